@@ -30,7 +30,6 @@ from kernels import (
     btf,
     compiled,
     config,
-    configure,
     linetable,
     make,
     prebuilt,
@@ -40,7 +39,7 @@ from kernels import (
 from kernels import cache as store
 from kernels.blame import Goal, Mistake, culprit, source_of
 from kernels.cache import Kernel
-from kernels.configure import Configured, Reasons, load_reasons
+from kernels.config import Configured, Reasons, load_reasons
 from kernels.linetable import ObjectLines
 from kernels.make import (
     GIVEN,
@@ -587,20 +586,20 @@ class _Site:
         return status, steps
 
     def configure(self) -> Configured:
-        """Configure the tree, the source alone first; raises as ``configure.verify``."""
+        """Configure the tree, the source alone first; raises as ``config.verify``."""
         plan, base = self.plan, None
         try:
-            if configure.changes_kconfig(plan.patches):
+            if config.changes_kconfig(plan.patches):
                 base = Configured.load(plan.base_config) or self.configure_source()
-                configured = configure.from_base(
+                configured = config.from_base(
                     base, plan.fragments, plan.spec.config, self.objects, self.makes
                 )
             else:
                 configured = self.configure_from_nothing()
-        except configure.MakeFailedError as error:
+        except config.MakeFailedError as error:
             raise self.failure(self.argv(*error.targets), text=base.text if base else "") from None
         try:
-            configure.verify(plan.fragments, configured, self.tree.src, plan.reasons, base)
+            config.verify(plan.fragments, configured, self.tree.src, plan.reasons, base)
         except SeriesError as error:
             raise self.lost_options(base or configured, error) from None
         if not plan.patches:  # what a series' makefiles made of it is nobody else's
@@ -608,9 +607,9 @@ class _Site:
         return configured
 
     def configure_from_nothing(self) -> Configured:
-        """Raise as ``configure.from_nothing``."""
+        """Raise as ``config.from_nothing``."""
         parts, reasons = self.plan.fragments, self.plan.reasons
-        return configure.from_nothing(parts, reasons, self.objects, REQUESTED, self.makes)
+        return config.from_nothing(parts, reasons, self.objects, REQUESTED, self.makes)
 
     def configure_source(self) -> Configured:
         """Configure the source alone, apart; MakeFailedError: Kconfig fails."""
@@ -710,7 +709,7 @@ class _Site:
                 return False
             final = replace(base, text=products.text(self.objects, ".config", "configuration"))
             try:
-                configure.verify(plan.fragments, final, self.tree.src, plan.reasons, base)
+                config.verify(plan.fragments, final, self.tree.src, plan.reasons, base)
             except LabError:
                 return False
             return True

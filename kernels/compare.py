@@ -17,7 +17,7 @@ from kernels.addresses import FunctionMap
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.compiled import Touched
-from kernels.configure import KCONFIG
+from kernels.config import KCONFIG
 from kernels.symbols import CodeChange, FunctionCode, differing
 from results.profile import Calls, calls_of, together
 from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord

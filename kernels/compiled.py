@@ -17,8 +17,7 @@ from host import folders, limited
 from host.process import run
 from kernels import addresses, btf, symbols
 from kernels.addresses import ARCHIVE, Origin
-from kernels.config import NO_OPTION, likely_reason, parse
-from kernels.configure import KCONFIG, added_options
+from kernels.config import KCONFIG, NO_OPTION, added_options, likely_reason, parse
 from kernels.products import ProductError, require_size
 from kernels.series import Patch
 from kernels.symbols import FunctionCode, Variables

@@ -25,7 +25,7 @@ from files import digest, sha256_of
 from kernels import cache as store
 from kernels import config, packages, products, symbols, vmlinux
 from kernels.cache import Kernel
-from kernels.configure import load_reasons
+from kernels.config import load_reasons
 from kernels.products import MOST_BYTES
 from kernels.vmlinux import KallsymsError, Symbol
 from results.record import KernelIdentity

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from errors import UsageError
 from experiment.spec import Experiment, KernelSpec, SeriesSpec
 from kernels import config, prebuilt, source
-from kernels.configure import agreed, load_reasons
+from kernels.config import agreed, load_reasons
 from kernels.git_range import find_commit, settled_commit
 from kernels.intake import Taken, take_in
 from kernels.source import OTHER

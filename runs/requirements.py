@@ -15,8 +15,7 @@ from guests.probe.plugin import Probe
 from host.packages import locate
 from host.process import run
 from kernels import config, prebuilt
-from kernels.config import ADDITIONS
-from kernels.configure import added_options
+from kernels.config import ADDITIONS, added_options
 from kernels.prebuilt import Want
 from kernels.series import read_patch
 from kernels.worktree import options_of, require_known

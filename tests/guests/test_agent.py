@@ -1,4 +1,4 @@
-"""The agent is workloads/agent.sh; what it shares with guests/ is held equal here."""
+"""The agents are workloads/*.sh; what they share with guests/ is held equal here."""
 
 import re
 import subprocess
@@ -8,8 +8,9 @@ import pytest
 
 from experiment.architecture import ARM64, X86_64
 from guests.argv import qemu_argv
-from guests.channel import MAGIC
+from guests.channel import MAGIC, READY
 from guests.initramfs import AGENT, PREBUILT_AGENT
+from guests.virtme import ENTER, ENTER_NAME, PORT_NAME, ROOT_NAME, WALL_AGENT
 from tests.guests.test_argv import LAPTOP_SIZE, files, guest
 from tests.values import script
 from tests.waiting import completed
@@ -25,7 +26,7 @@ ARM64_AGENT = AGENT.with_name(ARM64.root.agent)
 
 @pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]], ids=["sh", "busybox"])
 @pytest.mark.parametrize(
-    "agent", [AGENT, ARM64_AGENT, PREBUILT_AGENT], ids=lambda agent: agent.stem
+    "agent", [AGENT, ARM64_AGENT, PREBUILT_AGENT, WALL_AGENT, ENTER], ids=lambda agent: agent.stem
 )
 def test_syntax(shell: list[str], agent: Path) -> None:
     done = completed([*shell, "-n", str(agent)], check=False)
@@ -186,3 +187,42 @@ def test_a_perturbation_is_made_as_given_and_stays(entries: int, tmp_path: Path)
         "went on",
     ]
     assert len(list(place.iterdir())) == entries
+
+
+WALL = WALL_AGENT.read_text()
+OUTER = ENTER.read_text()
+
+
+def shell(script: str) -> subprocess.CompletedProcess[str]:
+    return completed(["busybox", "sh", "-c", script], check=False)
+
+
+def test_names_are_those_of_the_host_side() -> None:
+    assert re.search(r"^PORT_NAME=(.*)$", WALL, re.M).group(1) == PORT_NAME  # type: ignore[union-attr]
+    assert f'echo "{MAGIC.decode()} $1 $2"; cat /tmp/payload' in WALL
+    assert f'say "{READY}"' in WALL
+    assert f'"$SHARE/{ROOT_NAME}"' in OUTER
+    assert f'"$SHARE"/{WALL_AGENT.name}' in OUTER
+    assert ENTER.name == ENTER_NAME
+
+
+def test_only_the_functions_of_the_agent_are_taken() -> None:
+    """Nothing of the exact guest's own course runs: it would mount, spin and stop."""
+    done = shell(f"TWINBOOT_FUNCTIONS_ONLY=1; . {AGENT}; type all_phases prepare; echo $?")
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "0"
+
+
+def test_agent_itself_goes_on_to_its_course() -> None:
+    """The guard is for being read; process 1 of an exact guest must not end at it."""
+    course = AGENT.read_text().partition("|| return 0\n")[2].split()
+    assert course == ["mounts", "never_idle", "prepare", "stop_point", "all_phases", "send"]
+
+
+def test_port_is_identified_by_its_name(tmp_path: Path) -> None:
+    for number, name in enumerate(("virtme.ret", PORT_NAME, "virtme.stdin")):
+        (tmp_path / f"vport1p{number}").mkdir()
+        (tmp_path / f"vport1p{number}" / "name").write_text(f"{name}\n")
+    function = WALL[WALL.index("port() {") : WALL.index("# virtme-ng's init powers off")]
+    function = function.replace("/sys/class/virtio-ports", str(tmp_path))
+    assert shell(f"PORT_NAME={PORT_NAME}\n{function}\nport").stdout == "/dev/vport1p1\n"

@@ -504,7 +504,7 @@ def test_a_mistake_of_the_labs_own_is_not_the_series(
         raise ValueError("of the lab")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kernels.configure.changes_kconfig", broken)
+        patch.setattr("kernels.config.changes_kconfig", broken)
         with pytest.raises(ValueError, match="of the lab"):
             provide(lab.request(patches, boxed=True))
     with monkeypatch.context() as patch:  # one of a reader is of what it reads
