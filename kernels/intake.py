@@ -40,12 +40,14 @@ from kernels.mail import (
     slug,
     unmet,
 )
-from kernels.patch_folder import ORDER, missing, read_folder
 from kernels.products import LARGEST_MBOX, mailbox_too_large, unpacked
 from kernels.series import (
     LARGEST,
+    ORDER,
     host_code,
+    missing,
     patch_of,
+    read_folder,
     read_patch,
     reverted,
     too_large,

@@ -34,7 +34,7 @@ from experiment.ad_hoc import from_series, name_of
 from experiment.frozen import likely
 from experiment.load import Catalogue
 from experiment.series_name import from_here, kind_of, split_mail
-from kernels.patch_folder import missing
+from kernels.series import missing
 from reports import wording
 from results import door
 from results.door import StoreError

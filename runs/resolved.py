@@ -18,10 +18,10 @@ from experiment.load import Catalogue, known_guests, load_guest, load_machine
 from experiment.machine import MachineSpec
 from experiment.plan import Plan, Size, make_plan, memory_needed_mib, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
-from kernels import build, config, patch_folder
+from kernels import build, config
 from kernels.diff import read_diff
 from kernels.intake import Taken, take_in
-from kernels.series import host_code
+from kernels.series import host_code, known_series
 from kernels.settle import COMMON, series_of
 from kernels.source import release_of
 from results.record import SeriesRecord
@@ -427,7 +427,7 @@ def catalogue(checkout: Path) -> Catalogue:
         flavours=config.known_flavours(checkout),
         additions=config.known_additions(checkout),
         needs={name: workload.additions for name, workload in workloads.items()},
-        series=patch_folder.known_series(checkout),
+        series=known_series(checkout),
         thresholds=thresholds_of(workloads),
         broken=broken,
     )

@@ -48,8 +48,7 @@ from runs.request import Request
 from tests.analysis import counts_factory, factory
 from tests.analysis.measured import measured
 from tests.guests.probe.test_counts import LOCKS, MISSES, ROWS, written
-from tests.kernels.poison import ODD, UNREADABLE
-from tests.kernels.posting import mbox
+from tests.kernels.posting import ODD, UNREADABLE, mbox
 from tests.kernels.test_blame import COMPILER
 from tests.kernels.test_btf import SOURCE, types_of
 from tests.kernels.test_linetable import WORK

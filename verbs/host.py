@@ -92,7 +92,7 @@ def list_verb(as_json: Json = False) -> None:
     from experiment import load
     from host import facts
     from kernels import cache as kernel_cache
-    from kernels.patch_folder import known_series
+    from kernels.series import known_series
     from workloads.spec import read_catalogue
 
     workloads, broken = read_catalogue()

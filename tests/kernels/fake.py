@@ -9,7 +9,7 @@ from typing import TypedDict
 from experiment.spec import KernelSpec, SeriesSpec
 from kernels.build import KernelRequest
 from kernels.intake import take_in
-from kernels.patch_folder import read_folder
+from kernels.series import read_folder
 from tests.waiting import completed
 
 FAKE_LINUX = Path(__file__).parent / "fakelinux"

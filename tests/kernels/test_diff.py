@@ -9,8 +9,7 @@ from errors import SeriesError
 from experiment.spec import SeriesSpec
 from kernels.diff import MOST_FILES, MOST_LINES, MOST_PARTS, changed_functions, read_diff
 from kernels.intake import take_in
-from kernels.patch_folder import known_series
-from kernels.series import apply, read_patch
+from kernels.series import apply, known_series, read_patch
 from tests.kernels.fake import Lab, files_of, keep, patches_of
 from tests.test_errors import CHECKOUT
 

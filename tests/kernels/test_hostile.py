@@ -21,8 +21,7 @@ from kernels.intake import take_in
 from kernels.mail import as_patch, read_mail, read_mails
 from kernels.series import apply, read_patch, reverted
 from tests.kernels.fake import FASTER, GROWN, Lab, keep, patches_of
-from tests.kernels.poison import DIFF, LONG, ODD, UNREADABLE
-from tests.kernels.posting import Post, mbox, post
+from tests.kernels.posting import DIFF, LONG, ODD, UNREADABLE, Post, mbox, post
 from tests.values import data
 from text import clean, is_unfit
 

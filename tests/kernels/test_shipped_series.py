@@ -10,8 +10,7 @@ import pytest
 from errors import InfraError, SeriesError
 from host import facts
 from kernels import packages, source
-from kernels.patch_folder import known_series
-from kernels.series import apply, read_patch
+from kernels.series import apply, known_series, read_patch
 from tests.kernels.fake import files_of
 
 CHECKOUT = Path(__file__).parents[2]

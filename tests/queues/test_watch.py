@@ -23,8 +23,7 @@ from queues.watch import PollReport, Selection, Watch, read_posted
 from results import door
 from runs.request import Request
 from tests.kernels.fake import keep
-from tests.kernels.poison import UNREADABLE
-from tests.kernels.posting import Post, mbox, reply
+from tests.kernels.posting import UNREADABLE, Post, mbox, reply
 from tests.queues.archive import DAY, NOW, MailArchive, diff, git, patch, series
 from tests.values import but
 from verbs.queue import lines_of

@@ -18,7 +18,7 @@ from queues.store import QueueStore
 from runs.local import Options
 from runs.request import Request
 from tests.conftest import Terminal
-from tests.kernels.poison import UNREADABLE
+from tests.kernels.posting import UNREADABLE
 from tests.queues.archive import DAY, MailArchive, patch, series
 from tests.values import but, data, spaced
 from tests.waiting import completed
