@@ -1,4 +1,4 @@
-"""Series on disk: folders in their order, patches as git applies them, and what a build executes."""
+"""Series on disk: folders in their order, patches as git applies them, what a build executes."""
 
 import os
 import shutil
