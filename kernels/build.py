@@ -592,7 +592,12 @@ class _Site:
             if config.changes_kconfig(plan.patches):
                 base = Configured.load(plan.base_config) or self.configure_source()
                 configured = config.from_base(
-                    base, plan.fragments, plan.spec.config, self.objects, self.makes
+                    base,
+                    plan.fragments,
+                    plan.patches,
+                    plan.spec.config,
+                    self.objects,
+                    self.makes,
                 )
             else:
                 configured = self.configure_from_nothing()

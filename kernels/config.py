@@ -270,6 +270,10 @@ ADAPTED = "adapted.config"
 KCONFIG = re.compile(r"(?:^|/)Kconfig[^/]*$|^scripts/kconfig/")
 ADDED = re.compile(r"^\+[ \t]*(?:menu)?config[ \t]+(\w+)[ \t\r]*$", re.M)
 TAKEN = re.compile(r"^-[ \t]*(?:menu)?config[ \t]+(\w+)[ \t\r]*$", re.M)
+# One line in the place of the other: the same option under another name.
+RENAMES = re.compile(
+    r"^-[ \t]*(?:menu)?config[ \t]+(\w+)[ \t\r]*\n\+[ \t]*(?:menu)?config[ \t]+(\w+)[ \t\r]*$", re.M
+)
 
 OptionName = Annotated[str, Field(pattern=r"^[A-Z0-9][A-Za-z0-9_]*$")]
 Version = Annotated[str, Field(pattern=r"^(\d+\.\d+)?$")]
@@ -452,6 +456,12 @@ def added_options(patches: Sequence[Patch]) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(added) if name not in removed)
 
 
+def renamed_options(patches: Sequence[Patch]) -> dict[str, str]:
+    """Options that a series gives other names, and those names, without CONFIG_."""
+    texts = [patch.path.read_text(errors="replace") for patch in patches]
+    return {old: new for text in texts for old, new in RENAMES.findall(text) if old != new}
+
+
 def from_nothing(
     parts: Sequence[Fragment], reasons: Reasons, objects: Path, requested: str, make: Make
 ) -> Configured:
@@ -481,9 +491,17 @@ def from_nothing(
 
 
 def from_base(
-    base: Configured, parts: Sequence[Fragment], own: Mapping[str, str], objects: Path, make: Make
+    base: Configured,
+    parts: Sequence[Fragment],
+    patches: Sequence[Patch],
+    own: Mapping[str, str],
+    objects: Path,
+    make: Make,
 ) -> Configured:
-    """Configure a tree with a series from that without it; MakeFailedError: Kconfig fails."""
+    """Configure a tree with a series from that without it; MakeFailedError: Kconfig fails.
+
+    An option that the series renames keeps its value: a new name is no option switched off.
+    """
     # A number or a text that nobody asks for is a default, and the series may have another.
     requested = {name for part in replaced(parts, base.instead) for name in part.options}
     lines = [
@@ -493,11 +511,15 @@ def from_base(
         or line.endswith(("=y", "=m"))
         or line.removeprefix("CONFIG_").partition("=")[0] in requested
     ]
+    kept = parse("\n".join(lines))
+    renamed = {o: n for o, n in renamed_options(patches).items() if kept.get(o, "n") != "n"}
+    lines += [f"CONFIG_{new}={kept[old]}" for old, new in renamed.items()]
     lines += [f"{name}={value}" for name, value in sorted(own.items())]
     (objects / ".config").write_text("\n".join(lines) + "\n")
     if not make(["olddefconfig"]):
         raise MakeFailedError(["olddefconfig"])
-    return replace(base, text=products.text(objects, ".config", "configuration"))
+    text = products.text(objects, ".config", "configuration")
+    return replace(base, text=text, instead={**base.instead, **renamed})
 
 
 def verify(

@@ -382,13 +382,25 @@ def test_a_new_option_that_stays_off_names_the_command(reasons: Lab) -> None:
 
 
 def test_what_a_series_takes_away_is_away_and_named(reasons: Lab) -> None:
-    gone = replace("Kconfig", "config PERF_EVENTS\n", "config PERF_OTHERS\n")
+    gone = replace("Kconfig", 'config PERF_EVENTS\n\tbool "Counters"\n', "")
     base = provide(reasons.request())
     patched = provide(reasons.request(reasons.series("gone", COMMENT, gone)))
     assert base.identity.options == patched.identity.options == ()
     assert [(each.name, each.before, each.after) for each in options_apart(base, patched)] == [
         ("CONFIG_PERF_EVENTS", "y", "")
     ]
+
+
+@pytest.mark.parametrize("option", ["PERF_EVENTS", "NET_9P"])
+def test_an_option_that_a_series_renames_keeps_its_value(reasons: Lab, option: str) -> None:
+    """One for comparability and one that is needed: a new name is no option switched off."""
+    renames = replace("Kconfig", f"config {option}\n", f"config {option}_NOW\n")
+    base = provide(reasons.request())
+    patched = provide(reasons.request(reasons.series("renames", COMMENT, renames)))
+    assert {(each.name, each.before, each.after) for each in options_apart(base, patched)} == {
+        (f"CONFIG_{option}", "y", ""),
+        (f"CONFIG_{option}_NOW", "", "y"),
+    }
 
 
 def test_a_users_option_is_on_top_and_refused_where_there_is_none(reasons: Lab) -> None:
@@ -402,7 +414,7 @@ def test_a_users_option_is_on_top_and_refused_where_there_is_none(reasons: Lab) 
 
 
 def test_a_needed_option_that_a_series_takes_is_the_series_fault(reasons: Lab) -> None:
-    gone = replace("Kconfig", "config NET\n", "config NETWORK\n")
+    gone = replace("Kconfig", 'config NET\n\tbool "Networking"\n', "")
     with pytest.raises(SeriesError) as caught:
         provide(reasons.request(reasons.series("gone", COMMENT, gone)))
     assert caught.value.where.startswith("0002-")
