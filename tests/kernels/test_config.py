@@ -473,6 +473,8 @@ def test_arms_of_two_releases_agree_on_what_both_have() -> None:
     options = {"PREEMPT_VOLUNTARY": "y"}
     assert agreed(options, ["6.12.117"], SHIPPED) == {}
     assert agreed(options, ["6.1.3", "6.12.0"], SHIPPED) == {}
+    # 7.3 has neither voluntary preemption nor none: each has its own.
+    assert agreed(options, ["6.12.117", "7.3.4"], SHIPPED) == {}
     assert agreed(options, ["6.19.0", "7.3.4"], SHIPPED) == {
         "CONFIG_PREEMPT_VOLUNTARY": "n",
         "CONFIG_PREEMPT_LAZY": "y",
