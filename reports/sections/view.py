@@ -155,7 +155,8 @@ class Line(NamedTuple):
 def line(label: str, per: str, pair: Paired, says: str = "") -> Line:
     """The line of one quantity."""
     values, moved = wording.sides(pair.base, pair.patched), wording.moved_if_at_all(pair)
-    return Line(label, f"per {per}" * bool(per), *values, moved, not pair.is_significant, says)
+    faint = pair.equal or pair.is_uncertain
+    return Line(label, f"per {per}" * bool(per), *values, moved, faint, says)
 
 
 def foremost(numbers: Sequence[tuple[str, Paired]], per: str) -> list[Line]:

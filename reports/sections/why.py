@@ -16,8 +16,8 @@ from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Tabl
 from reports.sections import counted, functions, locks
 from reports.sections.view import PARENTHESES, Instrument, View, arms, gallery, titled
 
-# Rows of the table, and phases whose tables are in the folds.
-MOST_ROWS, MOST_PHASES = 30, 6
+# Rows of the table, and phases whose tables are in a fold: fewer where nothing moved in any.
+MOST_ROWS, MOST_PHASES, MOST_UNMOVED = 30, 3, 2
 FILES = (
     "Counted under emulation or modelled; counts explain a verdict and never make one. Folds have "
     "the judged phases and what moved significantly or is 0.1 % of the whole; functions.csv, "
@@ -115,7 +115,8 @@ def _fold(
     moved = [
         at for at in of if any(not line.faint for each in of[at] for line in instrument.lines(each))
     ]
-    here = [at for at in places if at in (moved or of)][:MOST_PHASES]
+    most = MOST_PHASES if moved else MOST_UNMOVED
+    here = [at for at in places if at in (moved or of)][:most]
     for at in here:
         inner += [Heading(f"{at[0]}, phase {at[1]}", 3)] if here[1:] else []
         for record in of[at]:
