@@ -1,7 +1,6 @@
 """The gate with guests that are only told about: what is booted, what is measured after it."""
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from errors import SeriesError
 from experiment.spec import CheckSpec
 from guests import exact
-from guests.channel import Ending, Kind
+from guests.channel import Ending
 from guests.exact import Machine, Outcome
 from guests.initramfs import Initramfs
 from results.record import Check
@@ -20,7 +19,7 @@ from runs import check as gate
 from runs.boots import Reporter
 from runs.local import Options
 from runs.prepare import Prepared
-from tests.runs.made_up import CHECKOUT, SMALL, kernels_in, prepared, shipped
+from tests.runs.made_up import CHECKOUT, SMALL, ToldGuests, kernels_in, prepared, shipped
 from tests.values import but
 from tests.workloads.test_check_job import fio, sound
 from workloads import check
@@ -29,20 +28,16 @@ BROKEN = "[    2.1] kernel BUG at mm/filemap.c:3377!\n[    2.2] RIP: 0010:filema
 SLEEPS = "[    1.9] BUG: sleeping function called from invalid context at lib/xarray.c:300\n"
 
 
-class CheckGuests:
-    """A session's checks, and guests that say what each kernel was told to say beforehand."""
+class CheckGuests(ToldGuests):
+    """Those that check, which say what each kernel was told to say beforehand."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.folder = folder
-        self.store = SessionStore(folder / "session")
-        self.store.raw.mkdir(parents=True)
         (folder / "initramfs").write_bytes(b"root")
-        (folder / "cache" / "locks").mkdir(parents=True)
         self.machines: dict[str, Machine] = {}
         self.jobs: dict[str, str] = {}
         self.says: dict[str, str] = {}
-        self.endings: dict[str, list[Kind]] = {}
-        self._lock = threading.Lock()
 
     def run(
         self,
@@ -55,10 +50,8 @@ class CheckGuests:
         console_bytes: int,
     ) -> Outcome:
         name = folder.name
-        with self._lock:
-            self.machines[name], self.jobs[name] = machine, text
-            endings = self.endings.get(name, [])
-            kind = endings.pop(0) if endings else "done"
+        self.machines[name], self.jobs[name] = machine, text
+        kind = self.boot(name)
         logs.mkdir(parents=True, exist_ok=True)
         output = next((text for word, text in self.says.items() if word in name), "")
         (logs / "console.log").write_text(f"XArray: 9 of 9 tests passed\n{output}twinboot: x\n")
@@ -77,7 +70,7 @@ class CheckGuests:
         **settings: Any,
     ) -> Prepared:
         """Make the checks of a session whose kernels have this key; what is left of it."""
-        spec, kernels = CheckSpec(**settings), self.folder / "cache" / "kernels"
+        spec, kernels = CheckSpec(**settings), self.cache / "kernels"
         session = prepared(
             but(shipped(SMALL, "blocks=2"), check=spec),
             kernels=kernels,
@@ -89,7 +82,7 @@ class CheckGuests:
             for flavour in spec.flavours
         }
         session = dataclasses.replace(session, kernels={**session.kernels, **checked})
-        options = Options(checkout=CHECKOUT, cache=self.folder / "cache", guests_at_once=2)
+        options = Options(checkout=CHECKOUT, cache=self.cache, guests_at_once=2)
         return gate.run_gate(session, options, self.store, Reporter())
 
     @property

@@ -1,7 +1,6 @@
 """The measuring stage with guests that are only told about: order, retries, blame, resume."""
 
 import json
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from experiment.plan import PlannedRun
 from guests import channel, exact, kept
 from guests.channel import Ending, Kind
 from guests.exact import BootError, Machine, Outcome, Snapshot
-from host import limited
 from results.record import Failure, RunRecord
 from results.store import SessionStore
 from runs import stages
@@ -25,26 +23,22 @@ from runs.local import LocalExecutor, Options
 from runs.measure import Measurement, _base_of, measure
 from runs.prepare import Prepared, parts_of
 from runs.resolved import catalogue
-from tests.runs.made_up import CHECKOUT, prepared, shipped
+from tests.runs.made_up import CHECKOUT, ToldGuests, prepared, shipped, sound_results
 from tests.waiting import wait_until
 from workloads import metrics, parse, validity
 
 
-class ExactGuests:
-    """A session, and guests whose boots end as was told beforehand."""
+class ExactGuests(ToldGuests):
+    """Those of exact mode, with their snapshots."""
 
     def __init__(self, folder: Path) -> None:
-        self.cache, self.store = folder / "cache", SessionStore(folder / "session")
-        (self.cache / "locks").mkdir(parents=True)
-        self.booted: list[str] = []
+        super().__init__(folder)
         self.snapshots: list[Path] = []
-        self.endings: dict[str, list[Kind]] = {}
         self.snapshot_endings: dict[str, Kind] = {}
         self.files: dict[str, bytes] = {"out": b"the same bytes\n"}
         self.cold_files: dict[str, bytes] | None = None
         self.error: BaseException | None = None
         self.hostile = ""
-        self._lock = threading.Lock()
 
     def take_snapshot(
         self, machine: Machine, folder: Path, logs: Path, watch: Callable[[str], None]
@@ -76,10 +70,7 @@ class ExactGuests:
         **more: object,
     ) -> Outcome:
         watch("phase 4k")
-        with self._lock:
-            self.booted.append(f"{how} {folder.name}")
-            endings = self.endings.get(folder.name, [])
-            kind = endings.pop(0) if endings else "done"
+        kind = self.boot(folder.name, f"{how} ")
         if self.error is not None and "patched" in folder.name:
             raise self.error
         if kind != "done":
@@ -103,7 +94,6 @@ class ExactGuests:
         """Make what is not on record of so many blocks; all that is on record then."""
         session = prepared(blocks, kernels=self.cache / "kernels", unbuilt=unbuilt)
         options = Options(CHECKOUT, self.cache, guests_at_once=slots, **chosen)
-        self.store.raw.mkdir(parents=True, exist_ok=True)
         measure(session, options, self.store, Reporter())
         return {record.run_id: record for record in self.store.records()}
 
@@ -122,13 +112,7 @@ def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExactGuests:
     monkeypatch.setattr(
         kept, "provide", lambda machine, cache, *more: exact.take_snapshot(machine, *more)
     )
-    result = SimpleNamespace(phases=())
-    # A helper process would read with the real functions.
-    monkeypatch.setattr(
-        limited, "call", lambda function, *given, **named: function(*given, **named)
-    )
-    monkeypatch.setattr(parse, "guest_result", lambda files, names: result)
-    monkeypatch.setattr(validity, "problems", lambda result, claim: ())
+    sound_results(monkeypatch)
     monkeypatch.setattr(channel, "decode", lambda data: {"out": data})
     return stand_in
 

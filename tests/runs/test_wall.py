@@ -5,7 +5,6 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,41 +12,34 @@ import pytest
 from errors import InfraError
 from experiment.plan import AGAIN
 from guests import virtme
-from guests.channel import Ending, Kind
+from guests.channel import Ending
 from guests.exact import Outcome
 from guests.virtme import WallMachine
-from host import accelerator, limited
+from host import accelerator
 from host.accelerator import AcceleratorTest
 from host.fitness import Placement
 from results.record import RunRecord
-from results.store import SessionStore
 from runs.boots import Reporter, WallHost
 from runs.local import Options
 from runs.prepare import Prepared, prepare
 from runs.resolved import resolve
 from runs.wall import lab_kept_off, measure_wall
-from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
+from tests.runs.made_up import CHECKOUT, SMALL, ToldGuests, prepared, shipped, sound_results
 from tests.values import but
-from workloads import parse, validity
+from workloads import validity
 
 
-class WallGuests:
-    """A wall session, and guests whose boots end as was told beforehand."""
+class WallGuests(ToldGuests):
+    """Those of wall mode, with their machines and what they claim."""
 
     def __init__(self, folder: Path) -> None:
-        self.cache, self.store = folder / "cache", SessionStore(folder / "session")
-        (self.cache / "locks").mkdir(parents=True)
-        self.store.raw.mkdir(parents=True)
-        self.booted: list[str] = []
+        super().__init__(folder)
         self.machines: dict[str, WallMachine] = {}
-        self.endings: dict[str, list[Kind]] = {}
         self.claims: list[validity.Claim] = []
 
     def run(self, machine: WallMachine, text: str, folder: Path, *rest: Any) -> Outcome:
-        self.booted.append(folder.name)
         self.machines[folder.name] = machine
-        endings = self.endings.get(folder.name, [])
-        kind = endings.pop(0) if endings else "done"
+        kind = self.boot(folder.name)
         files = {"out": b""} if kind == "done" else None
         ending = Ending(kind, f"told {kind}", by_clock=kind == "boot")
         return Outcome(files, ending, 1.0, 2.0)
@@ -73,12 +65,7 @@ class WallGuests:
 def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WallGuests:
     stand_in = WallGuests(tmp_path)
     monkeypatch.setattr(virtme, "run", stand_in.run)
-    # What stands in for the reader is a function of this process.
-    monkeypatch.setattr(
-        limited, "call", lambda function, *given, **named: function(*given, **named)
-    )
-    monkeypatch.setattr(parse, "guest_result", lambda files, names: SimpleNamespace(phases=()))
-    monkeypatch.setattr(validity, "problems", stand_in.problems)
+    sound_results(monkeypatch, stand_in.problems)
     return stand_in
 
 

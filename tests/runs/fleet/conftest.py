@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from guests import exact
 from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
-from host import limited
 from results.record import RunRecord
 from results.store import SessionStore
 from runs import local
@@ -28,10 +25,9 @@ from runs.stages import of_twins
 from tests.integration.lab_process import written_ids
 from tests.runs.fleet import stand_in
 from tests.runs.fleet.cluster import Cluster
-from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped
+from tests.runs.made_up import CHECKOUT, SMALL, prepared, shipped, sound_results
 from tests.values import but
 from tests.waiting import wait_until
-from workloads import parse, validity
 
 MEMORY_MIB = 16
 
@@ -156,25 +152,21 @@ def _serving(executor: DaskExecutor) -> int:
     return len(executor.members.serving)
 
 
-# What stands in for the reader is a function of this process.
-STAND_INS: tuple[tuple[Any, str, Any], ...] = (
-    (exact, "take_snapshot", stand_in.take_snapshot),
-    (exact, "run", stand_in.run_guest),
-    (local, "RESERVE_BYTES", 0),
-    (limited, "call", lambda function, *given, **named: function(*given, **named)),
-    (parse, "guest_result", lambda files, names: SimpleNamespace(phases=(), build_id="")),
-    (validity, "problems", lambda result, claim: ()),
-    (plugin, "lock_words", lambda kernel: ()),
-    (fold, "locks_of", lambda kernel: ()),
-    (runs.measure, "observe", lambda *of_run: ((), ())),
-)
+def stand_in_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guests of this process stand in, and what they send is judged as sound."""
+    sound_results(monkeypatch)
+    monkeypatch.setattr(exact, "take_snapshot", stand_in.take_snapshot)
+    monkeypatch.setattr(exact, "run", stand_in.run_guest)
+    monkeypatch.setattr(local, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(plugin, "lock_words", lambda kernel: ())
+    monkeypatch.setattr(fold, "locks_of", lambda kernel: ())
+    monkeypatch.setattr(runs.measure, "observe", lambda *of_run: ((), ()))
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
     """Guests stand in here, too; the client judges them as it judges real ones."""
-    for stand in STAND_INS:
-        monkeypatch.setattr(*stand)
+    stand_in_here(monkeypatch)
     return FleetBench(tmp_path)
 
 

@@ -3,14 +3,15 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.runs.fleet.cluster import Cluster
-from tests.runs.fleet.conftest import STAND_INS, FleetBench
+from tests.runs.fleet.conftest import FleetBench, stand_in_here
 
 
 def main(folder: str, port: str, blocks: str) -> None:
     """Measure the session ``fleet`` of the bench in ``folder``."""
-    for stand in STAND_INS:
-        setattr(*stand)
+    stand_in_here(pytest.MonkeyPatch())
     bench = FleetBench(Path(folder))
     with bench.executor(Cluster(Path(folder), port=int(port))) as executor:
         bench.measure("fleet", int(blocks), executor)
