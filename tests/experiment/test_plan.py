@@ -310,20 +310,7 @@ def test_without_a_device_none_is_too_small() -> None:
     assert memory_needed_mib(size, GUEST, 90) == 32 + 180 + KERNEL_MIB + 12
 
 
-TIMES = {"laptop": {"4k": PhaseTimes(ramp_s=0, runtime_s=1)}}
-EXPERIMENT = Experiment(
-    name="asked",
-    title="asked",
-    kernel=KernelSpec(source="dir:/nowhere"),
-    series=SeriesSpec(path="series"),
-    dataset=Dataset(cgroup_limit_mib=8192, brd_mib=16384, file_mib=13312, jobs=16),
-    cases=(
-        CaseSpec(workload="filemap-4k", times=TIMES),
-        CaseSpec(workload="filemap-4k", variant="v1", times=TIMES),
-    ),
-    blocks=24,
-    seed=7,
-)
+EXPERIMENT = make_experiment([("filemap-4k", "default"), ("filemap-4k", "v1")], blocks=24, seed=7)
 
 
 def test_every_block_has_every_arm_of_every_case_once_and_back_to_back() -> None:

@@ -61,11 +61,18 @@ def of(lab: Lab, path: str, source: str = "") -> SeriesIntake:
     return taken_in(experiment(lab, path, source), options(lab))
 
 
-def as_repository(lab: Lab) -> str:
-    git(lab.source, "init", "-q")
-    git(lab.source, "add", "-A")
-    git(lab.source, "commit", "-qm", "base")
-    return f"git:{lab.source}@HEAD"
+def source_as(kind: str, lab: Lab) -> str:
+    """The lab's source as another kind than a folder: a repository, or a file that is packed."""
+    if kind == "git":
+        git(lab.source, "init", "-q")
+        git(lab.source, "add", "-A")
+        git(lab.source, "commit", "-qm", "base")
+        return f"git:{lab.source}@HEAD"
+    if kind == "tarball":
+        with tarfile.open(f"{lab.source}.tar", "w") as archive:
+            archive.add(lab.source, arcname="linux")
+        return f"tarball:{lab.source}.tar"
+    return ""
 
 
 def test_title_author_patches_base_and_findings_are_shown_in_80_columns(lab: Lab) -> None:
@@ -80,15 +87,11 @@ def test_title_author_patches_base_and_findings_are_shown_in_80_columns(lab: Lab
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.parametrize("kind", ["dir", "git", "unpacked"])
+@pytest.mark.parametrize("kind", ["dir", "git", "tarball"])
 def test_a_series_that_does_not_apply_is_named_before_a_build(lab: Lab, kind: str) -> None:
     lab.series("mine", FASTER, GROWN)
-    source = ""
-    if kind == "git":
-        source = as_repository(lab)
-    if kind == "unpacked":
-        run_tar(lab)
-        source = f"tarball:{lab.source}.tar"
+    source = source_as(kind, lab)
+    if kind == "tarball":
         identity = identify(source, **lab.where)
         assert of(lab, "configs/series/mine", source).notes == (
             f"not tried whether it applies: {source} is not unpacked yet",
@@ -109,8 +112,7 @@ def test_a_series_that_does_not_apply_is_named_before_a_build(lab: Lab, kind: st
 
 
 def test_what_does_not_apply_is_named_before_the_first_build(lab: Lab) -> None:
-    run_tar(lab)
-    spec = KernelSpec(source=f"tarball:{lab.source}.tar")
+    spec = KernelSpec(source=source_as("tarball", lab))
     patches = lab.series("mine", FASTER)
     require_applies(lab.request(patches, spec=spec))
     shutil.rmtree(lab.cache / "trees")
@@ -123,13 +125,13 @@ def test_what_does_not_apply_is_named_before_the_first_build(lab: Lab) -> None:
     assert not [*tree.glob("src/obj*"), *tree.glob("*.log")]
 
 
-@pytest.mark.parametrize("kind", ["dir", "git", "unpacked"])
+@pytest.mark.parametrize("kind", ["dir", "git", "tarball"])
 def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: str) -> None:
     mine = lab.series(
         "mine", replace("Kconfig", "config SMP", 'config MINE\n\tbool "x"\n\nconfig SMP')
     )
     lab.series("plain", FASTER)
-    source = as_repository(lab) if kind == "git" else ""
+    source = source_as(kind, lab)
 
     def mistakes(series: str, *texts: str) -> list[str]:
         whole = experiment(lab, f"configs/series/{series}", source)
@@ -140,9 +142,7 @@ def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: s
             return error.problems
         return []
 
-    if kind == "unpacked":
-        run_tar(lab)
-        source = f"tarball:{lab.source}.tar"
+    if kind == "tarball":
         assert mistakes("mine", "CONFIG_NOPE=y") == []
         identity = identify(source, **lab.where)
         tree = prepare(identity, tree_folder(lab.cache, identity.key))
@@ -162,19 +162,10 @@ def test_an_option_that_no_kconfig_has_is_named_before_a_build(lab: Lab, kind: s
     assert "base no patch that adds it" in line
 
 
-def run_tar(lab: Lab) -> None:
-    with tarfile.open(f"{lab.source}.tar", "w") as archive:
-        archive.add(lab.source, arcname="linux")
-
-
-@pytest.mark.parametrize("at", ["git", "dir", "nowhere"])
-def test_another_projects_patch_is_named_before_a_build(lab: Lab, at: str) -> None:
+@pytest.mark.parametrize("kind", ["dir", "git", "tarball"])
+def test_another_projects_patch_is_named_before_a_build(lab: Lab, kind: str) -> None:
     (lab.checkout / "x.diff").write_text(ELSEWHERE)
-    source = {"git": as_repository(lab) if at == "git" else "", "dir": ""}.get(at, "")
-    if at == "nowhere":
-        run_tar(lab)
-        source = f"tarball:{lab.source}.tar"
-    problem = of(lab, "x.diff", source).problem
+    problem = of(lab, "x.diff", source_as(kind, lab)).problem
     assert problem is not None
     assert "no path or folder of it is in the kernel's source" in problem.what
     assert problem.where == "tests/generic/790"
@@ -198,7 +189,7 @@ def test_a_series_that_only_adds_files_says_so(lab: Lab) -> None:
 def test_files_of_a_source_that_is_at_hand(lab: Lab, tmp_path: Path) -> None:
     names = ["mm/filemap.c", "mm/none.c", "gone/x.c", "mm/a b.c"]
     (lab.source / "mm/a b.c").write_text("x\n")
-    sources = (f"dir:{lab.source}", as_repository(lab))
+    sources = (f"dir:{lab.source}", source_as("git", lab))
     for number, source in enumerate(sources):
         into = tmp_path / str(number)
         into.mkdir()
@@ -209,10 +200,7 @@ def test_files_of_a_source_that_is_at_hand(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_tree_of_which_nothing_is_known_is_no_source(lab: Lab, tmp_path: Path) -> None:
-    archive = tmp_path / "source.tar"
-    with tarfile.open(archive, "w") as tar:
-        tar.add(lab.source, "source")
-    for number, source in enumerate((as_repository(lab), f"tarball:{archive}")):
+    for number, source in enumerate(source_as(kind, lab) for kind in ("tarball", "git")):
         identity = identify(source, **lab.where)
         tree = prepare(identity, tree_folder(lab.where["cache"], identity.key))
         (tree.folder / "contents.json").unlink()

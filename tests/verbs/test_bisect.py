@@ -125,9 +125,9 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
     differing = TriageRecord(
         verdict="functions", functions=(FunctionRecord(name="vmalloc", before=8, after=16),)
     )
-    first, *others = (search.points[point].name for point in (0, 1, 3))
-    arms = (but(base, name=first), *(but(patched, name=name, triage=differing) for name in others))
-    names = {0: search.points[0].name, 1: search.points[1].name, 3: search.points[3].name}
+    names = {point: search.points[point].name for point in (0, 1, 3)}
+    arms = [but(patched, name=name, triage=differing) for name in names.values()]
+    arms[0] = but(base, name=names[0])
     runs = [r for r in session.records() if r.case == case and not r.repeat]
     counts = {p.run_id: p for p in counts_factory.profiles(session)}
     records, counted = [], []
@@ -137,7 +137,7 @@ def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
                 own = but(run, arm=name, run_id=f"{run.run_id}-{point}")
                 records.append(own)
                 counted.append(but(counts[run.run_id], run_id=own.run_id))
-    head = but(session.manifest(), arms=arms)
+    head = but(session.manifest(), arms=tuple(arms))
     untested = _untested(result, measured(head, records, counted))
     assert set(untested) == {1, 3}
     summary = as_text(result, None, untested)
@@ -168,28 +168,20 @@ def test_where_it_came_from_is_shown_of_two_arms_among_others(
 ) -> None:
     names = ("base", "patch-1", "patch-2")
     plain = factory.ExactSession()
-    (arm, *_) = plain.manifest().arms
-    arms = tuple(but(arm, name=name, label=name) for name in names)
+    arms = tuple(but(plain.manifest().arms[0], name=name, label=name) for name in names)
     manifest = but(counts_factory.counted(plain.manifest()), arms=arms)
-    base, patched = (
-        [record for record in plain.records() if record.arm == name] for name in ("base", "patched")
-    )
-    as_arm = {"base": base, "patch-1": patched, "patch-2": patched}
+    like = {"base": "base", "patch-1": "patched", "patch-2": "patched"}
     records = [
         but(record, arm=name, run_id=f"{name}-{record.run_id}")
-        for name, of_arm in as_arm.items()
-        for record in of_arm
+        for name, arm in like.items()
+        for record in plain.records()
+        if record.arm == arm
     ]
-    counts = {
-        "base": [each for each in counts_factory.profiles(plain) if each.run_id.endswith("-base")],
-        "patch-1": [
-            each for each in counts_factory.profiles(plain) if each.run_id.endswith("-patched")
-        ],
-    }
     profiles = [
         but(each, run_id=f"{name}-{each.run_id}")
-        for name, of_arm in counts.items()
-        for each in of_arm
+        for name in names[:2]
+        for each in counts_factory.profiles(plain)
+        if each.run_id.endswith(f"-{like[name]}")
     ]
     store = SessionStore(tmp_path / "search")
     store.create(manifest)
