@@ -249,12 +249,6 @@ def agent_done(status: int | None, expected: int, word: str) -> bool:
     return status == expected and (expected != 0 or word == DONE)
 
 
-def progress(console: str) -> str:
-    """The agent's last word, for people who wait: ``phase 4k``; empty before the first."""
-    words = [match["agent"] for match in WORDS.finditer(console) if match["agent"] is not None]
-    return words[-1].strip() if words else ""
-
-
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 EVENT_WAIT_S = 0.5
 MIGRATION_POLL_S = 0.02

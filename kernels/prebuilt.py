@@ -92,7 +92,6 @@ def require_options(
         )
 
 
-TIMEOUT_S = 60.0
 BUILTIN = "modules.builtin"
 # Written by kbuild: the object of every module, a line each.
 ORDER = "modules.order"

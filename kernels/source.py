@@ -32,7 +32,6 @@ TARBALLS = ("{package}.tar.*", "{package}/{package}.tar.*")
 SHA256_LETTERS = 64
 UNPACK_TIMEOUT_S = 1800.0
 QUERY_TIMEOUT_S = 60.0
-CHUNK = 1 << 20
 # Of a tree in git, which may name itself for ever: ten times a kernel's files, twice its bytes.
 MOST_NAMES, MOST_BYTES = 1_000_000, 4 << 30
 LIMITS = ("prlimit", f"--data={2 << 30}", f"--fsize={MOST_BYTES}", "--")

@@ -31,7 +31,6 @@ from guests.channel import (
     classify,
     decode,
     fingerprint,
-    progress,
     read_console,
 )
 from tests.guests.framing import archived, framed, sent
@@ -275,9 +274,13 @@ def test_failure_of_the_agent_is_taken_from_the_result_when_one_came() -> None:
     assert classify(recorded("agent-failed"), agent_done=True).kind == "done"
 
 
+def word_of(name: str) -> str:
+    return Follower(RECORDED / f"{name}.log").more()
+
+
 @pytest.mark.parametrize(("name", "word"), data(__file__, "progress_is_the_agents_last_word"))
 def test_progress_is_the_agents_last_word(name: str, word: str) -> None:
-    assert progress(recorded(name)) == word
+    assert word_of(name) == word
 
 
 @given(st.text(), st.booleans(), st.sampled_from(("", "boot", "silence", "run", "flood")))
@@ -287,19 +290,24 @@ def test_any_console_has_an_ending(text: str, agent_done: bool, deadline: Clock)
     assert set(ending.evidence) <= set(text.splitlines())
 
 
-def test_a_status_of_its_own_says_that_the_agent_is_done() -> None:
-    assert agent_done(33, 33, progress(recorded("done")))
-    assert not agent_done(0, 33, progress(recorded("done")))
-    assert not agent_done(None, 33, progress(recorded("silent")))
-
-
-@pytest.mark.parametrize("name", ["panic", "oops", "lost", "silent"])
-def test_where_switching_off_is_the_status_the_last_word_decides(name: str) -> None:
-    # An agent that failed has said so in what it sent.
-    assert agent_done(0, 0, progress(recorded("done")))
-    assert agent_done(0, 0, progress(recorded("agent-failed")))
-    assert not agent_done(0, 0, progress(recorded(name)))
-    assert not agent_done(1, 0, progress(recorded("done")))
+@pytest.mark.parametrize(
+    ("status", "expected", "name", "is_done"),
+    [
+        (33, 33, "done", True),
+        (0, 33, "done", False),
+        (None, 33, "silent", False),
+        # Where switching off is the status the last word decides; an agent that failed has said so
+        # in what it sent.
+        (0, 0, "done", True),
+        (0, 0, "agent-failed", True),
+        (1, 0, "done", False),
+        *((0, 0, name, False) for name in ("panic", "oops", "lost", "silent")),
+    ],
+)
+def test_status_and_last_word_say_that_the_agent_is_done(
+    status: int | None, expected: int, name: str, is_done: bool
+) -> None:
+    assert agent_done(status, expected, word_of(name)) == is_done
 
 
 def test_a_console_that_grows_is_read_piece_by_piece(tmp_path: Path) -> None:
