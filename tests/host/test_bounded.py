@@ -14,7 +14,6 @@ from host.sandbox import Box, Limits, Tool
 from tests.values import data
 
 MIB = 1 << 20
-TOUCH = "for at in range(0, len(held), 4096): held[at] = 1\n"
 KEPT = "import time; time.sleep(250); print('kept')"
 # Each wants 400 MiB of a box of 200, or what would give them.
 HOLDERS = data(__file__, "holders")

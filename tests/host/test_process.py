@@ -36,12 +36,19 @@ def test_tail_prefers_standard_error_and_is_short() -> None:
     assert run(["echo", "only out"], timeout_s=300).tail() == "only out"
 
 
-def test_failure_names_command_status_and_last_lines() -> None:
+def test_failure_names_command_status_and_last_lines_or_the_log(tmp_path: Path) -> None:
     with pytest.raises(InfraError) as caught:
         run(["sh", "-c", "echo the reason >&2; exit 4"], timeout_s=300)
     assert caught.value.exit_code == Exit.INFRASTRUCTURE
     assert "exit status 4\nthe reason" in caught.value.what
     assert shlex.split(caught.value.where) == ["sh", "-c", "echo the reason >&2; exit 4"]
+    with pytest.raises(InfraError, match="why") as caught:
+        run(["sh", "-c", "echo why; exit 1"], timeout_s=300, log=tmp_path / "log")
+    assert caught.value.next_step == f"see {tmp_path / 'log'}"
+    # A full disk is no mystery to be run by hand.
+    with pytest.raises(InfraError, match="No space left on device") as caught:
+        run(["dd", "if=/dev/zero", "of=/dev/full", "count=1"], timeout_s=300)
+    assert "./lab.py clean" in caught.value.next_step
 
 
 def test_missing_program_is_named() -> None:
@@ -78,26 +85,9 @@ def test_log_holds_command_and_output_of_every_run(tmp_path: Path) -> None:
     assert log.read_text() == "$ echo one\none\n$ A='b c' sh -c 'echo two >&2'\ntwo\n"
 
 
-def test_failure_with_a_log_quotes_and_names_it(tmp_path: Path) -> None:
-    with pytest.raises(InfraError) as caught:
-        run(["sh", "-c", "echo why; exit 1"], timeout_s=300, log=tmp_path / "log")
-    assert "why" in caught.value.what
-    assert caught.value.next_step == f"see {tmp_path / 'log'}"
-
-
-def test_a_full_disk_is_no_mystery_to_be_run_by_hand() -> None:
-    with pytest.raises(InfraError) as caught:
-        run(["dd", "if=/dev/zero", "of=/dev/full", "count=1"], timeout_s=300)
-    assert "No space left on device" in caught.value.what
-    assert "./lab.py clean" in caught.value.next_step
-
-
-def test_standard_input_is_what_was_given_or_empty() -> None:
+def test_standard_input_is_what_was_given_or_empty_and_output_any_bytes() -> None:
     assert run(["cat"], timeout_s=300, stdin_text="given").stdout == "given"
     assert run(["cat"], timeout_s=300).stdout == ""
-
-
-def test_bytes_that_are_no_text_do_not_hurt() -> None:
     assert run(["printf", r"a\377b"], timeout_s=300).stdout == "a\ufffdb"
 
 
