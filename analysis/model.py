@@ -269,11 +269,6 @@ class Comparison(Record):
         return f"{self.manifest.base} -> {self.manifest.patched}"
 
     @property
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """Itself: what is said of the pairs of a session can be said of one."""
-        return (self,)
-
-    @property
     def headlines(self) -> tuple[Attribution, ...]:
         """The attribution of each phase that is shown in full: per its first unit."""
         return tuple(attribution for attribution in self.attributions if attribution.headline)

@@ -21,7 +21,7 @@ from pydantic import Field
 from analysis.comparison import unfinished
 from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.linked import stem
-from analysis.many import compare_session
+from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, MISSING, Verdict
 from errors import RecordError, UsageError
@@ -252,10 +252,9 @@ def row(entry: RecallEntry, sessions: Path) -> RecallRow:
         compared = compare_session(session)
     except (RecordError, UsageError, OSError) as error:
         return _row(entry, Recalled.NOT_MEASURED, str(error).splitlines()[0])
-    (comparison,) = compared.comparisons
-    if all(metric.judgement.verdict in MISSING for metric in comparison.primary):
+    if all(metric.judgement.verdict in MISSING for metric in compared.primary):
         return _row(entry, Recalled.NOT_MEASURED, headline(compared, str(folder)).text)
-    return judge(entry, comparison)
+    return judge(entry, compared)
 
 
 def _row(entry: RecallEntry, recalled: Recalled, why: str = "", **shown: Any) -> RecallRow:
@@ -274,8 +273,9 @@ def size_of(metric: MetricComparison) -> float:
     return abs(wording.estimate(metric.judgement.change) or 0.0)
 
 
-def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
-    """What a session shows of an entry."""
+def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
+    """What a session of two arms shows of an entry."""
+    (comparison,) = session.comparisons
     tested = tested_of(comparison)
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     functions = entry.result.functions if entry.result else ()
@@ -289,7 +289,7 @@ def judge(entry: RecallEntry, comparison: Comparison) -> RecallRow:
     return _row(
         entry,
         outcome_of(entry, tested, largest, same_code=comparison.manifest.same_code),
-        why if tested else headline(comparison).text,
+        why if tested else headline(session).text,
         case=largest.case if largest else "",
         metric=largest.name if largest else "",
         verdict=str(verdict or ""),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from analysis.counts import OnePhase, Paired
 from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
-from analysis.many import SessionComparison, compare_session, of_comparisons
+from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, ReportError
 from analysis.operations import per_operation
 from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
@@ -109,7 +109,7 @@ def as_markdown(session: SessionComparison) -> str:
 
 def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     """The report as one page, with its charts where it is ``drawn``."""
-    view = View(of_operations(session), page=True, drawn=drawn)
+    view = View(of_operations(session), drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
     of_counts = {
@@ -180,13 +180,6 @@ def as_summary(session: SessionComparison) -> str:
     return text if len(text) <= MOST else f"{head[:MOST]}{CUT}"
 
 
-def as_session(comparison: Comparison | SessionComparison) -> SessionComparison:
-    """A comparison as a session of its two arms."""
-    if isinstance(comparison, SessionComparison):
-        return comparison
-    return of_comparisons(comparison.manifest, (comparison,))
-
-
 def _of_operations(form: Form) -> Form:
     @functools.wraps(form)
     def of_shown(session: SessionComparison) -> str:
@@ -204,7 +197,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(dict(zip(FORM_NAMES, _WRITERS, stri
 
 
 def render(
-    comparison: Comparison | SessionComparison,
+    session: SessionComparison,
     form: str,
     width: int | None = None,
     folder: str = "",
@@ -222,7 +215,6 @@ def render(
     """
     if form not in FORMS:
         raise ReportError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
-    session = as_session(comparison)
     if form == "text" and width is not None:
         return as_text(session, width, folder)
     return FORMS[form](session) if drawn or form != "html" else as_html(session, drawn=False)

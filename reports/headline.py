@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from analysis.many import SessionComparison
-from analysis.model import Comparison, FailedRun
+from analysis.model import FailedRun
 from analysis.verdict import (
     MISSING,
     OPEN,
@@ -34,8 +34,6 @@ from reports.sentences import (
 )
 from results.record import ArmGate, Failure
 from text import counted, in_words
-
-Session = Comparison | SessionComparison
 
 # Causes that are named; the findings and the failed runs have all.
 MOST_CAUSES = 3
@@ -66,7 +64,7 @@ class Runs(NamedTuple):
     planned: int
 
 
-def headline(session: Session, folder: str = "") -> Headline:
+def headline(session: SessionComparison, folder: str = "") -> Headline:
     """What happened.
 
     ``folder`` is where the session lies, for the command that goes on with it; there is none
@@ -117,31 +115,24 @@ def headline(session: Session, folder: str = "") -> Headline:
     return Headline(upper_first(words), causes)
 
 
-def runs(session: Session) -> Runs:
+def runs(session: SessionComparison) -> Runs:
     """How many data points are on record, and how many are to be made.
 
     An arm that is broken, or was not checked, is not measured, nor is one that is left
     without another to be compared with.
     """
-    comparisons = session.comparisons
     manifest = session.manifest
-    recorded: dict[tuple[str, str], int] = {}
-    for comparison in comparisons:
-        for count in comparison.failure_counts:
-            recorded[count.case, comparison.manifest.base] = count.base_runs
-            recorded[count.case, comparison.manifest.patched] = count.patched_runs
-            if count.again is not None:
-                recorded[count.case, AGAIN] = count.again[1]
+    recorded = sum(made for _, made in session.failures.values())
     withheld = {gate.arm for gate in session.gates if gate.withholds}
-    pairs = [{comparison.manifest.base, comparison.manifest.patched} for comparison in comparisons]
+    pairs = [{each.manifest.base, each.manifest.patched} for each in session.comparisons]
     measured = set().union(*(pair for pair in pairs if not pair & withheld))
     arms = [arm.name for arm in manifest.arms]
     if measured and AGAIN in arms:
         measured.add(AGAIN)
-    return Runs(sum(recorded.values()), manifest.runs_planned * len(measured) // len(arms))
+    return Runs(recorded, manifest.runs_planned * len(measured) // len(arms))
 
 
-def _all(session: Session) -> str:
+def _all(session: SessionComparison) -> str:
     """The verdicts counted; ``all regressions`` and ``regression`` where they are alike."""
     judged = [metric.judgement for metric in session.primary]
     first = judged[0].verdict
@@ -153,7 +144,7 @@ def _all(session: Session) -> str:
     return f"{words}{limits(judged)}"
 
 
-def _of_data(session: Session) -> str:
+def _of_data(session: SessionComparison) -> str:
     """That no arm differs in a function; empty where one does, or where it is not known."""
     triages = [comparison.manifest.triage for comparison in session.comparisons]
     if not all(triage and triage.verdict == "data or layout" for triage in triages):
@@ -162,7 +153,7 @@ def _of_data(session: Session) -> str:
     return f"; no function changed, {'modules' if has_modules else 'data or layout'} did"
 
 
-def _ran_in(session: Session) -> str:
+def _ran_in(session: SessionComparison) -> str:
     """``; the changed functions ran in 1 of 3 cases, not in exec and syscalls``.
 
     Phases are counted where a case has some of both.  Empty where they ran in all.
@@ -195,7 +186,7 @@ def _ran_in(session: Session) -> str:
     return f"; the changed functions ran in {count}, not in {in_words(idle)}"
 
 
-def _to_test(session: Session, folder: str) -> tuple[str, ...]:
+def _to_test(session: SessionComparison, folder: str) -> tuple[str, ...]:
     """How to find workloads that run what was not tested."""
     series = session.manifest.experiment.series
     causes = {metric.judgement.cause for metric in session.primary}
@@ -231,7 +222,7 @@ def _why(gate: ArmGate) -> str:
     return f"{problem.title}, {problem.where}()" if problem.where else problem.title
 
 
-def _lost(session: Session) -> tuple[str, ...]:
+def _lost(session: SessionComparison) -> tuple[str, ...]:
     """Why verdicts are missing: failed runs, or else the reasons of the verdicts."""
     return _failures(session) or tuple(
         dict.fromkeys(
@@ -242,7 +233,7 @@ def _lost(session: Session) -> tuple[str, ...]:
     )
 
 
-def _failures(session: Session) -> tuple[str, ...]:
+def _failures(session: SessionComparison) -> tuple[str, ...]:
     """``7 runs of patched failed, none of base: invalid, blame workload: THP was on``."""
     by_kind: dict[tuple[str, str, str], list[FailedRun]] = {}
     for run in session.failed_runs:
@@ -293,7 +284,7 @@ def exit_code(
     return 5 if strict and verdicts & set(UNDECIDED) else 0
 
 
-def outcome(comparison: Session, *, strict: bool = False) -> int:
+def outcome(comparison: SessionComparison, *, strict: bool = False) -> int:
     """:func:`exit_code` of a comparison."""
     return exit_code(
         (metric.judgement for metric in comparison.primary),
@@ -303,7 +294,7 @@ def outcome(comparison: Session, *, strict: bool = False) -> int:
     )
 
 
-def pending(comparison: Session) -> bool:
+def pending(comparison: SessionComparison) -> bool:
     """Whether what may take a verdict back is still to be made: correctness checks, repeats.
 
     What is not measured, the same code or what checks leave out, is not repeated.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from analysis.many import SessionComparison
 from analysis.model import Comparison, MetricComparison
 from reports import sentences, wording
-from reports.headline import Session, headline
+from reports.headline import headline
 from results.profile import PER_WORK, WORK
 from results.record import ArmRecord, Manifest
 from results.units import INSTRUCTIONS
@@ -40,7 +40,7 @@ class Repeat(NamedTuple):
     results: tuple[str, ...]
 
 
-def repeat(session: Session, folder: str = "", *, of_others: bool = False) -> Repeat:
+def repeat(session: SessionComparison, folder: str = "", *, of_others: bool = False) -> Repeat:
     """The commands that make the session again; ``folder`` is as for ``headline``.
 
     ``of_others`` are those who have neither the session's folder nor the sender's files: a posted

@@ -364,7 +364,7 @@ def against(session: SessionComparison) -> str:
     return f"{arms - 1} arms against {base}"
 
 
-def family(session: Comparison | SessionComparison) -> str:
+def family(session: SessionComparison) -> str:
     """How many comparisons the p values are corrected for: all of the session are one family."""
     many = len(session.primary)
     if many == 1:

@@ -40,14 +40,12 @@ NOT_SIGNIFICANT = "not significant"
 class View:
     """A session as a form shows it.
 
-    ``page`` is false for forms of characters alone; a page is ``drawn`` where it has its charts,
-    which take seconds.
+    A page is ``drawn`` where it has its charts, which take seconds.
     ``folder`` is where the session lies, empty where that is not known; ``of_others`` is for those
     who have neither it nor the sender's files.
     """
 
     session: SessionComparison
-    page: bool = False
     drawn: bool = False
     folder: str = ""
     of_others: bool = False

@@ -3,9 +3,12 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from analysis.comparison import compare_views
+from analysis.many import SessionComparison, of_comparisons
 from analysis.model import Comparison
+from reports import forms
 from results.profile import Annotation, Calls, Locks, Profile
 from results.record import Check, Manifest, RunRecord
 from results.session import MeasuredSession
@@ -18,6 +21,18 @@ def is_golden(name: str, rendered: str) -> bool:
     if os.environ.get("TWINBOOT_GOLDEN") == "write":
         (GOLDEN / name).write_text(rendered, encoding="utf-8")
     return rendered == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def whole(shown: Comparison | SessionComparison) -> SessionComparison:
+    """A comparison as a session of its two arms."""
+    if isinstance(shown, SessionComparison):
+        return shown
+    return of_comparisons(shown.manifest, (shown,))
+
+
+def render(shown: Comparison | SessionComparison, form: str, **how: Any) -> str:
+    """A form of a session, or of one of two arms."""
+    return forms.render(whole(shown), form, **how)
 
 
 def measured(

@@ -34,7 +34,7 @@ from results.session import MeasuredSession, SessionHead
 from results.store import SessionStore
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.values import but
 
 FORMS = ("text", "markdown", "html", "summary", "letter", "lkp", "mmtests", "json")
@@ -105,7 +105,7 @@ def test_two_sessions_side_by_side_name_which_tested_nothing() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_says_so(form: str) -> None:
     session = compare_session(on_record("vmalloc"))
-    rendered = " ".join(forms.render(session, form).split()).lower()
+    rendered = " ".join(render(session, form).split()).lower()
     assert "not tested" in rendered
     assert "none of the changed functions ran (vmalloc)" in rendered
     assert "all unchanged" not in rendered
@@ -257,9 +257,7 @@ def test_what_the_changed_functions_and_their_callees_made_stands() -> None:
     assert split is not None
     assert split.linked.difference < -100
     assert abs(split.rest.difference) < 0.1 * abs(split.explained)
-    shown, *_ = [
-        line for line in forms.render(session, "text").splitlines() if "whose code" in line
-    ]
+    shown, *_ = [line for line in render(session, "text").splitlines() if "whose code" in line]
     assert shown.strip().startswith(f"Of {percent(split.share(split.total.difference))} ")
 
 
@@ -272,7 +270,7 @@ def test_what_they_cannot_have_made_is_unexplained_and_named() -> None:
     assert "xas_load -" in judged.reason
     assert "instructions per I/O" in judged.reason
     assert (outcome(session), outcome(session, strict=True)) == (0, 5)
-    text = forms.render(session, "text")
+    text = render(session, "text")
     assert "unexplained" in text.lower()
     assert "xas_load" in text
     gate = gate_of_session(session, Policy())
@@ -413,7 +411,7 @@ def test_same_code_is_no_answer_where_the_series_is_not_in_it(
     assert headline(session)[:2] == (f"Not tested: {reason}", ())
     assert outcome(session) == 3
     for form in FORMS[:-1]:
-        assert "same code" not in forms.render(session, form).lower(), form
+        assert "same code" not in render(session, form).lower(), form
 
 
 def test_the_answer_of_a_run_says_what_else_the_arms_differ_by() -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from analysis import findings
 from analysis.model import Comparison
-from reports import forms
 from reports import headline as outcome
 from reports.sentences import of_finding
 from results.record import (
@@ -17,7 +16,7 @@ from results.record import (
 )
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession, fails, repeat_of
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render, whole
 from tests.values import but, data
 
 
@@ -55,8 +54,8 @@ def test_a_session_whose_repeats_are_pending_says_so_and_passes_nowhere() -> Non
     exactness = findings.check_exactness(records)
     assert (exactness.status, exactness.text) == ("pending", "no run was repeated yet")
     comparison = session.compared(records)
-    assert outcome.pending(comparison)
-    assert not outcome.pending(session.compared())
+    assert outcome.pending(whole(comparison))
+    assert not outcome.pending(whole(session.compared()))
     notes = comparison.findings
     assert notes[0].level == "warning"
     assert "no run was repeated" in of_finding(notes[0])
@@ -181,7 +180,7 @@ def test_findings_of_series_and_builds_are_the_reports(with_findings: Comparison
 
 
 def test_a_letter_names_what_a_build_of_the_series_executes(with_findings: Comparison) -> None:
-    letter = " ".join(forms.render(with_findings, "letter").split())
+    letter = " ".join(render(with_findings, "letter").split())
     assert f"The series {EXECUTED}." in letter
     assert "only 2 functions changed" not in letter
 

@@ -7,12 +7,13 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.verdict import Verdict
 from experiment.spec import CheckSpec
-from reports import forms, sentences
+from reports import sentences
 from reports.headline import outcome, pending
 from reports.sections import trust
 from results.record import Check, CheckProblem, CheckStatus
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured as on_record
+from tests.analysis.measured import render
 from tests.values import but
 
 SLEEPS = CheckProblem(
@@ -60,9 +61,7 @@ def test_green_arms_are_judged_and_say_what_was_checked() -> None:
     assert outcome(session) != 4
     for form in ("text", "markdown", "html"):
         # Where nothing can be folded the numbers come first.
-        assert ("36602 blocks of 4 KiB read back" in forms.render(session, form)) == (
-            form == "html"
-        )
+        assert ("36602 blocks of 4 KiB read back" in render(session, form)) == (form == "html")
 
 
 def test_a_session_says_that_no_checks_were_requested() -> None:
@@ -75,11 +74,11 @@ def test_a_session_says_that_no_checks_were_requested() -> None:
     words = "none requested (--check)"
     assert [name for name, each in sessions.items() if words in trust.checks_of(each)] == ["plain"]
     for form in ("text", "letter", "lkp", "html", "summary"):
-        assert words in forms.render(plain, form)
+        assert words in render(plain, form)
 
 
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
-    rendered = forms.render(compared(checked("base"), checked("patched", SLEEPS)), "html")
+    rendered = render(compared(checked("base"), checked("patched", SLEEPS)), "html")
     section = rendered.split(">Correctness checks</h2>", 1)[1].split("<h2", 1)[0]
     assert "&lt;ul" not in section
     shown, _, folded = section.partition("<details>")
@@ -92,7 +91,7 @@ def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
 def test_checks_of_several_workloads_have_their_names() -> None:
     first = checked("base", of=2)
     second = but(first, run_id=f"{first.run_id}.1", cases=("vmalloc",))
-    rendered = forms.render(compared(first, second, checked("patched")), "html")
+    rendered = render(compared(first, second, checked("patched")), "html")
     assert "base, lockdep, 1 vCPU, filemap-4k: " in rendered
     assert "base, lockdep, 1 vCPU, vmalloc: " in rendered
     assert "patched, lockdep, 1 vCPU: " in rendered
@@ -101,13 +100,13 @@ def test_checks_of_several_workloads_have_their_names() -> None:
 @pytest.mark.parametrize("form", ["letter", "lkp", "mmtests", "summary"])
 def test_a_mail_has_one_sentence_on_the_gate(form: str) -> None:
     four = but(checked("patched"), vcpus=4, run_id="check.patched.4", of=2)
-    rendered = forms.render(compared(checked("base"), checked("patched", of=2), four), form)
+    rendered = render(compared(checked("base"), checked("patched", of=2), four), form)
     assert (
         "base: passed (lockdep on 1 vCPU); patched: passed (lockdep on 1 and 4 vCPUs)"
     ) in " ".join(rendered.split()).replace("\\", "")
     if form in ("letter", "mmtests"):
         assert max(map(len, rendered.splitlines())) <= 75
-    assert "passed (" not in forms.render(compared(with_check=False), form)
+    assert "passed (" not in render(compared(with_check=False), form)
 
 
 def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
@@ -123,13 +122,13 @@ def test_a_broken_series_has_no_verdict_and_exits_4() -> None:
     assert reasons == {
         f"not judged: a correctness check failed: {SLEEPS.title} in xas_split_alloc()"
     }
-    assert "--resume finishes the session" not in forms.render(session, "text")
+    assert "--resume finishes the session" not in render(session, "text")
 
 
 def test_json_holds_the_gate_and_only_where_the_experiment_has_one() -> None:
-    whole = json.loads(forms.render(compared(checked("base"), checked("patched", SLEEPS)), "json"))
+    whole = json.loads(render(compared(checked("base"), checked("patched", SLEEPS)), "json"))
     assert [gate["standing"] for gate in whole["comparisons"][0]["gates"]] == ["green", "red"]
-    alone = json.loads(forms.render(compared(with_check=False), "json"))
+    alone = json.loads(render(compared(with_check=False), "json"))
     assert "gates" not in alone["comparisons"][0]
 
 
@@ -144,7 +143,7 @@ def test_a_gate_that_was_not_run_is_not_green(checks: tuple[Check, ...]) -> None
     session = compared(*checks)
     assert {m.judgement.verdict for m in session.primary} == {Verdict.FAILED}
     assert outcome(session) == 3
-    assert "not checked" in forms.render(session, "text")
+    assert "not checked" in render(session, "text")
 
 
 @pytest.mark.parametrize(
@@ -168,4 +167,4 @@ def test_a_verdict_whose_checks_are_to_be_made_is_there_and_does_not_pass(
     assert not any("pending" in sentences.reason(metric) for metric in alone.primary)
     assert session.findings[0].level == "warning"
     for form in ("text", "markdown", "html", "summary", "letter"):
-        assert "checks pending" in " ".join(forms.render(session, form).split()), form
+        assert "checks pending" in " ".join(render(session, form).split()), form

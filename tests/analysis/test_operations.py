@@ -5,12 +5,12 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.operations import operations, per_operation
-from reports import forms, sessions
+from reports import sessions
 from results.record import CaseRecord, Manifest, Metric, RunRecord, UnitRecord
 from results.units import read_name, recorded_name
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.values import but
 
 WORK = UnitRecord(name="work", title="1,000 ns of work")
@@ -102,13 +102,13 @@ def test_forms_have_one_denominator_and_tables_what_is_on_record(
     session: SessionComparison,
 ) -> None:
     for form in ("text", "markdown", "html", "letter", "summary", "lkp", "mmtests"):
-        rendered = forms.render(session, form)
+        rendered = render(session, form)
         assert "4k.path" not in rendered, form
         assert "ns of work:" not in rendered, form
         assert "emulation" in rendered, form
-    assert '"4k.path"' in forms.render(session, "json")
+    assert '"4k.path"' in render(session, "json")
     assert "4k.path" not in sessions.line(session)
-    text = " ".join(forms.render(session, "text").split())
+    text = " ".join(render(session, "text").split())
     # What is on record can be compared to the last digit.
     index = _pair(session).cases[0].primary[0]
     assert index.base

@@ -16,7 +16,7 @@ from reports.sentences import of_finding
 from results.record import RunRecord
 from tests.analysis import factory
 from tests.analysis.factory import fails
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, whole
 from tests.analysis.wall_factory import WallSession
 from tests.values import but, data
 
@@ -51,8 +51,8 @@ def test_verdicts_and_exit_codes(
 ) -> None:
     comparison = session.compared()
     assert verdicts(comparison) == {verdict}
-    assert outcome(comparison) == code
-    assert outcome(comparison, strict=True) == strict
+    assert outcome(whole(comparison)) == code
+    assert outcome(whole(comparison), strict=True) == strict
 
 
 def test_withheld_points_to_exact_mode_and_secondary_metrics_are_silent() -> None:
@@ -129,7 +129,7 @@ def test_host_that_spoils_every_block_is_to_blame() -> None:
     assert verdicts(comparison) == {Verdict.FAILED}
     assert {m.judgement.blame for m in comparison.primary} == {"host"}
     assert "12 dropped (40.0% of CPU time foreign" in comparison.primary[0].judgement.reason
-    assert outcome(comparison) == 3
+    assert outcome(whole(comparison)) == 3
 
 
 def test_under_tcg_a_busy_host_costs_no_numbers() -> None:
@@ -156,7 +156,7 @@ def test_failed_runs_are_distinguished_and_never_data_points(
     text = "\n".join(of_finding(finding) for finding in comparison.findings)
     assert f"(1 {kind}, blame {blame}); their blocks are excluded on all arms" in text
     assert f"base-again {int(arm == AGAIN)} of 24" in text
-    assert outcome(comparison) == (4 if blame == "series" else 0)
+    assert outcome(whole(comparison)) == (4 if blame == "series" else 0)
     assert "blocks excluded" not in host(comparison)
 
 

@@ -35,7 +35,7 @@ def session(**effect: float) -> MeasuredSession:
 
 
 def row(of: RecallEntry, what: MeasuredSession) -> RecallRow:
-    return judge(of, compare_session(what).comparisons[0])
+    return judge(of, compare_session(what))
 
 
 def noisy() -> MeasuredSession:

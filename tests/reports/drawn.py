@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison
-from reports import charts, forms
+from reports import charts
+from tests.analysis.measured import render
 
 SVG = re.compile(r"<figure.*?(<svg.*?</svg>).*?</figure>", re.DOTALL)
 NAME = re.compile(r'aria-labelledby="((?:pair\d+-)?([a-z]+)(?:-[a-z0-9-]*)?)-alt"')
@@ -27,7 +28,7 @@ class OnPage:
 def page_of(session: Comparison | SessionComparison) -> str:
     """The page with its charts."""
     if id(session) not in _pages:
-        _pages[id(session)] = session, forms.render(session, "html", drawn=True)
+        _pages[id(session)] = session, render(session, "html", drawn=True)
     return _pages[id(session)][1]
 
 

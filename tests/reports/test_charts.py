@@ -12,11 +12,11 @@ from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.verdict import Change
 from experiment.spec import Thresholds
-from reports import charts, forms
+from reports import charts
 from reports.charts import ChangeGroup, ChangeLine, canvas
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import compare, measured, render
 from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
 from tests.values import but, data
 
@@ -157,7 +157,7 @@ def test_hostile_strings_are_text(hostile: Comparison, hostile_five: SessionComp
 def test_of_hardly_anything_what_there_is_is_drawn(seeds: tuple[int, ...]) -> None:
     session = ExactSession(seeds=seeds) if seeds else ExactSession(same_code=True)
     comparison = session.compared(session.records() if seeds else [])
-    kinds = {chart.kind for chart in charts_on(forms.render(comparison, "html", drawn=True))}
+    kinds = {chart.kind for chart in charts_on(render(comparison, "html", drawn=True))}
     assert kinds == ({"forest", "samples"} if seeds else set())
 
 

@@ -11,6 +11,7 @@ from analysis.model import Comparison, ReportError
 from reports import FORM_NAMES, forms
 from reports.document import Block, Fold, Heading
 from reports.sections.view import View
+from tests.analysis.measured import render, whole
 from tests.analysis.test_gate import SLEEPS, checked, compared
 from tests.reports.render.test_page import ParsedPage
 from verbs.session import report_verb
@@ -19,7 +20,7 @@ from verbs.session import report_verb
 def test_an_unknown_form_names_the_known(normal: Comparison) -> None:
     known = "text, markdown, letter, lkp, mmtests, html, json, summary"
     with pytest.raises(ReportError, match=known):
-        forms.render(normal, "pdf")
+        render(normal, "pdf")
 
 
 def test_the_command_line_lists_every_form() -> None:
@@ -35,7 +36,7 @@ def test_the_command_line_lists_every_form() -> None:
 def test_no_unit_of_time_in_json_is_without_virtual(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    units = units_in(json.loads(forms.render(request.getfixturevalue(name), "json")))
+    units = units_in(json.loads(render(request.getfixturevalue(name), "json")))
     assert {"virtual MiB/s", "virtual 1/s", "count"} <= units
     assert not units & {"MiB/s", "1/s", "ns", "s"}
 
@@ -72,13 +73,13 @@ def broken() -> SessionComparison:
 def test_every_section_that_has_something_to_say_is_in_every_form(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    session = forms.as_session(request.getfixturevalue(name))
+    session = whole(request.getfixturevalue(name))
     every: dict[str, set[str]] = {}
     for form, sections in forms.SECTIONS.items():
-        view = View(session, page=form == "html")
+        view = View(session)
         blocks = [block for section in sections for block in section(view)]
         titles = {anchor.rpartition("-")[2]: text for anchor, text in sections_of(blocks)}
-        rendered = forms.render(session, form)
+        rendered = render(session, form)
         shown = ParsedPage(rendered).text if form == "html" else rendered
         assert all(title in shown for title in titles.values()), form
         every[form] = {*titles} - {"subject", *(["runs"] if form == "html" else [])}

@@ -4,12 +4,11 @@ from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.verdict import Judgement, Verdict
 from experiment.plan import LOOKS
-from reports import forms
 from reports.headline import Headline, headline, outcome, runs
 from reports.sentences import verdict_counts
 from results.record import FunctionRecord, TriageRecord
 from tests.analysis.factory import ExactSession, fails
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import compare, measured, render, whole
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_words import arms_of
@@ -24,16 +23,16 @@ def unfinished(many: int = 7) -> SessionComparison:
 
 
 def test_verdicts_are_counted(normal: Comparison) -> None:
-    assert headline(normal) == Headline("2 improvements, 1 unchanged (within 0.25 %)")
+    assert headline(whole(normal)) == Headline("2 improvements, 1 unchanged (within 0.25 %)")
     slow = ExactSession(effect={"4k": -0.02, "thp": -0.02, "switch": -0.02})
     worst = slow.compared()
-    assert headline(worst).text == "All regressions"
+    assert headline(whole(worst)).text == "All regressions"
     manifest = slow.manifest()
     only = compare(
         but(manifest, cases=manifest.cases[:1], runs_planned=16),
         [r for r in slow.records() if r.case == "filemap-4k"],
     )
-    assert headline(only).sentence == "Regression."
+    assert headline(whole(only)).sentence == "Regression."
     quiet = [
         Judgement(verdict=Verdict.NO_CHANGE, reason="", limit=limit)
         for limit in (0.05, None, 0.0025, 0.05)
@@ -48,11 +47,11 @@ def test_verdicts_are_counted(normal: Comparison) -> None:
 
 def test_the_command_names_the_folder_that_is_known() -> None:
     assert headline(unfinished(), "/srv/a b").command == "./lab.py run --resume '/srv/a b'"
-    rendered = forms.render(unfinished(), "text", width=80, folder="/srv/ab")
+    rendered = render(unfinished(), "text", width=80, folder="/srv/ab")
     assert f"Not finished: 7 of 32 runs; to finish: {RESUME}\n" in rendered
     # What is sent to others names no folder of the sender.
     for form in ("letter", "lkp", "mmtests", "summary", "markdown", "html"):
-        rendered = forms.render(unfinished(), form, drawn=False)
+        rendered = render(unfinished(), form, drawn=False)
         assert "Not finished: 7 of 32 runs." in rendered
         assert "run --resume" not in rendered
 
@@ -63,9 +62,9 @@ def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
     ).compared()
     assert ended.wall is not None
     assert ended.wall.early
-    assert headline(ended).text == "All improvements"
+    assert headline(whole(ended)).text == "All improvements"
     between = WallSession(blocks=24, recorded=7, effect=0.2, early_looks=True).compared()
-    assert headline(between).text == "Not finished: 42 of 144 runs"
+    assert headline(whole(between)).text == "Not finished: 42 of 144 runs"
 
 
 def test_failures_that_cost_no_verdict_are_no_headline() -> None:
@@ -97,7 +96,7 @@ def test_without_a_primary_metric_nothing_is_judged(normal: Comparison) -> None:
         but(case, metrics=tuple(but(m, primary=False) for m in case.metrics))
         for case in normal.cases
     )
-    assert headline(but(normal, cases=cases)).text == (
+    assert headline(whole(but(normal, cases=cases))).text == (
         "No verdict: the experiment has no primary metric"
     )
 
@@ -106,18 +105,22 @@ def test_what_is_left_out_for_good_is_not_to_be_finished() -> None:
     session = arms_of("bourney")
     assert headline(session).has_verdicts
     assert runs(session) == (64, 64)
-    assert "--resume" not in forms.render(session, "text")
+    assert "--resume" not in render(session, "text")
 
 
 def test_what_changed_where_no_function_did(normal: Comparison) -> None:
     data = TriageRecord(
         verdict="data or layout", data=(FunctionRecord(name="vm_swappiness", before=4, after=4),)
     )
+
+    def of_triage(triage: TriageRecord) -> Headline:
+        return headline(whole(but(normal, manifest=but(normal.manifest, triage=triage))))
+
     ending = "; no function changed, data or layout did"
-    of_data = headline(but(normal, manifest=but(normal.manifest, triage=data))).text
-    assert of_data == f"{headline(normal).text}{ending}"
+    of_data = of_triage(data).text
+    assert of_data == f"{headline(whole(normal)).text}{ending}"
     module = but(data, data=(), modules=("zram.ko",))
-    of_module = headline(but(normal, manifest=but(normal.manifest, triage=module))).text
+    of_module = of_triage(module).text
     assert of_module.endswith("; no function changed, modules did")
     code = but(data, verdict="functions")
-    assert ending not in headline(but(normal, manifest=but(normal.manifest, triage=code))).text
+    assert ending not in of_triage(code).text

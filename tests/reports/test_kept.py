@@ -15,7 +15,7 @@ from analysis.many import compare_session
 from host.facts import CHECKOUT
 from reports import forms
 from results.session import open_session
-from tests.analysis.measured import is_golden
+from tests.analysis.measured import is_golden, render
 from tests.waiting import completed
 
 KEPT = Path(__file__).parent / "kept"
@@ -30,7 +30,7 @@ def test_golden(name: str, tmp_path: Path) -> None:
     session = compare_session(open_session(tmp_path))
     parts = []
     for form in forms.FORMS:
-        rendered = forms.render(session, form, drawn=False)
+        rendered = render(session, form, drawn=False)
         digest = hashlib.sha256(rendered.encode()).hexdigest()
         shown = rendered.partition("<details>")[0] if form in WHOLE else ""
         parts.append(f"=== {form} {digest}\n{shown}")

@@ -9,12 +9,12 @@ import pytest
 from analysis.many import SessionComparison
 from analysis.model import Comparison
 from experiment.spec import ArmSpec, KernelSpec
-from reports import forms, lkp, repeat
+from reports import lkp, repeat
 from results.record import ArmRecord, Manifest
 from tests.analysis import factory
 from tests.analysis.factory import FIO, ExactSession, fails
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render, whole
 from tests.analysis.wall_factory import WallSession
 from tests.values import but
 
@@ -44,7 +44,7 @@ def of_git(manifest: Manifest, *, patches: tuple[str, ...] = ()) -> Manifest:
 def git_session(*, patches: tuple[str, ...] = ()) -> SessionComparison:
     session = ExactSession(spread=0.1)
     records = fails(session.records(), "filemap-4k-002-patched")
-    return forms.as_session(compare(of_git(session.manifest(), patches=patches), records))
+    return whole(compare(of_git(session.manifest(), patches=patches), records))
 
 
 def block(rendered: str, case: str) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_third_kernel_is_a_further_column(five: SessionComparison) -> None:
 
 
 def test_spreads_of_three_digits_keep_their_sign() -> None:
-    rendered = lkp.render(forms.as_session(ExactSession(spread=1.2).compared()))
+    rendered = lkp.render(whole(ExactSession(spread=1.2).compared()))
     assert re.search(r" ±1\d\d% ", rendered)
 
 
@@ -131,7 +131,7 @@ def test_without_a_repository_it_is_version_and_series(
     session = ExactSession()
     manifest = session.manifest()
     arms = (manifest.arms[0], built(manifest.arms[1]))
-    versioned = forms.as_session(compare(but(manifest, arms=arms), []))
+    versioned = whole(compare(but(manifest, arms=arms), []))
     names = repeat.kernel_names(versioned)
     assert names["base"].text == "v6.12.38-series(3)"
     assert names["base"].cut(16) == "v6.12.38-series"
@@ -139,7 +139,7 @@ def test_without_a_repository_it_is_version_and_series(
 
 
 def test_no_name_is_a_key_of_the_cache(five: SessionComparison, normal: Comparison) -> None:
-    for session in (five, forms.as_session(normal)):
+    for session in (five, whole(normal)):
         rendered = lkp.render(session)
         assert "\nkernels: \n" in rendered
         assert "\ncommit: \n" not in rendered
@@ -150,13 +150,13 @@ def test_no_name_is_a_key_of_the_cache(five: SessionComparison, normal: Comparis
 
 
 def test_a_subject_of_real_time_does_not() -> None:
-    rendered = lkp.render(forms.as_session(WallSession(effect=0.03).compared()))
+    rendered = lkp.render(whole(WallSession(effect=0.03).compared()))
     assert "virtual" not in rendered
     assert "/kvm-laptop/" in rendered
 
 
 def test_rows_without_a_change_are_left_out(normal: Comparison) -> None:
-    session = forms.as_session(normal)
+    session = whole(normal)
     rendered = lkp.render(session)
     rows = {line.split()[-1] for line in block(rendered, "filemap-4k")[4:]}
     case = normal.cases[0]
@@ -177,7 +177,7 @@ def test_long_names_stay_in_their_row() -> None:
     case = but(manifest.cases[0], name=long)
     manifest = but(manifest, cases=(case,))
     records = [but(r, case=long) for r in session.records() if r.case == "filemap-4k"]
-    rows = block(lkp.render(forms.as_session(compare(manifest, records))), long)[4:]
+    rows = block(lkp.render(whole(compare(manifest, records))), long)[4:]
     assert rows
     for row in rows:
         assert_in_columns(row, layout("two")[7])
@@ -185,7 +185,7 @@ def test_long_names_stay_in_their_row() -> None:
 
 
 def test_nothing_measured_is_the_paragraph_alone() -> None:
-    unmeasured = forms.as_session(ExactSession().compared([]))
+    unmeasured = whole(ExactSession().compared([]))
     rendered = " ".join(lkp.render(unmeasured).split())
     reasons = {metric.judgement.reason for metric in unmeasured.primary}
     assert "=====" not in rendered
@@ -215,7 +215,7 @@ def blocks(letter: str) -> list[tuple[float, float, float]]:
 @pytest.mark.parametrize("effect", [0.1250, 0.073, -0.02, 0.5])
 def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> None:
     session = ExactSession(effect=dict.fromkeys(factory.LOOKS, effect), spread=0.1)
-    pairs = blocks(forms.render(session.compared(), "letter"))
+    pairs = blocks(render(session.compared(), "letter"))
     assert len(pairs) == 3
     for before, after, printed in pairs:
         rounding = 0.005 + 100 * 0.005 * (1 / before + after / before**2)
@@ -223,7 +223,7 @@ def test_printed_percentages_are_those_of_the_printed_figures(effect: float) -> 
 
 
 def test_commands_can_be_pasted(normal: Comparison) -> None:
-    letter = forms.render(normal, "letter")
+    letter = render(normal, "letter")
     start = letter.index("fio -name")
     command = letter[start : letter.index("\n\n", start)]
     assert shlex.split(command.replace("\\\n", "")) == shlex.split(FIO)
@@ -231,7 +231,7 @@ def test_commands_can_be_pasted(normal: Comparison) -> None:
 
 
 def test_nothing_measured_claims_nothing() -> None:
-    letter = forms.render(ExactSession(same_code=True).compared([]), "letter")
+    letter = render(ExactSession(same_code=True).compared([]), "letter")
     assert "Before" not in letter
     assert letter.startswith("Identical machine code: nothing was booted.")
     assert "counted under emulation" not in letter

@@ -8,14 +8,14 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from experiment.plan import AGAIN
-from reports import forms, lkp, mmtests
+from reports import lkp, mmtests
 from reports.sections import answer
 from reports.sections.metrics import values
 from results.record import CaseSize
 from tests.analysis import factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import compare, measured, render, whole
 from tests.analysis.test_execution import on_record
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
@@ -38,7 +38,7 @@ def test_lines_fit_at_every_size(scale: float) -> None:
         but(r, samples={k: v * scale for k, v in (r.samples or {}).items()})
         for r in session.records()
     ]
-    rendered = forms.render(session.compared(records), "mmtests")
+    rendered = render(session.compared(records), "mmtests")
     assert max(map(len, rendered.splitlines())) <= 75
 
 
@@ -47,7 +47,7 @@ def test_above_the_first_table_it_says_that_numbers_are_virtual(
     form: str, sessions: dict[str, Either]
 ) -> None:
     for name, session in sessions.items():
-        rendered = " ".join(forms.render(session, form).split())
+        rendered = " ".join(render(session, form).split())
         tables = ("%stddev", "Min ", "Workload", " arm ", "min=")
         first = min(rendered.index(mark) for mark in tables if mark in rendered)
         assert rendered.count(answer.COUNTED) == 1, name
@@ -58,7 +58,7 @@ def test_above_the_first_table_it_says_that_numbers_are_virtual(
 def test_no_rate_or_duration_is_without_virtual(form: str, sessions: dict[str, Either]) -> None:
     for name, session in sessions.items():
         if "hostile" not in name:
-            rendered = " ".join(forms.render(session, form).partition("Published:")[0].split())
+            rendered = " ".join(render(session, form).partition("Published:")[0].split())
             assert not re.search(r"(?<!virtual )\b(?:MiB/s|1/s|ns)\b", rendered), name
             named = re.search(r"\b(?:4k|thp|switch)\.(?:bw|iops)\b", rendered)
             assert not named, name
@@ -66,7 +66,7 @@ def test_no_rate_or_duration_is_without_virtual(form: str, sessions: dict[str, E
 
 @pytest.mark.parametrize("form", MAIL)
 def test_wall_sessions_have_blocks_and_a_against_a(quiet: Comparison, form: str) -> None:
-    rendered = " ".join(forms.render(quiet, form).split())
+    rendered = " ".join(render(quiet, form).split())
     assert "seed" not in rendered
     assert "blocks" in rendered
     assert "virtual" not in rendered
@@ -77,7 +77,7 @@ def test_wall_sessions_have_blocks_and_a_against_a(quiet: Comparison, form: str)
 @pytest.mark.parametrize("form", MAIL)
 def test_under_a_translator_no_size_is_claimed(form: str) -> None:
     translated = WallSession(blocks=12, effect=0.03, spread=0.2, accelerator="tcg").compared()
-    rendered = " ".join(forms.render(translated, form).split())
+    rendered = " ".join(render(translated, form).split())
     assert answer.TRANSLATED in rendered
     lines = [part for part in re.split(r"A/A|\(? +0\.00%\)|90%|99%|99 %", rendered) if "%" in part]
     changes = re.findall(r"[+-]\d+\.\d+ ?%", " ".join(lines))
@@ -88,15 +88,13 @@ def test_under_a_translator_no_size_is_claimed(form: str) -> None:
 def test_failures_of_the_a_arm_are_counted() -> None:
     wall = WallSession(effect=0.03)
     run = next(r.run_id for r in wall.records() if r.arm == AGAIN and r.case == "filemap-4k")
-    rendered = forms.render(wall.compared(fails(wall.records(), run)), "mmtests")
+    rendered = render(wall.compared(fails(wall.records(), run)), "mmtests")
     shown = " ".join(rendered.split()).replace(AGAIN, "").replace("base", "").replace("patched", "")
     assert re.search(r"filemap-4k:? +0:24,? +0:24,? +1:24", shown)
 
 
 def test_a_subject_without_news_says_so() -> None:
-    subject = lkp.subject(
-        forms.as_session(ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0)).compared())
-    )
+    subject = lkp.subject(whole(ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0)).compared()))
     assert "regression" not in subject
     assert "improvement" not in subject
     assert "unchanged" in subject
@@ -135,7 +133,7 @@ def test_derived_reclaim_rows() -> None:
         else r
         for r in session.records()
     ]
-    rendered = mmtests.render(forms.as_session(compare(manifest, records)))
+    rendered = mmtests.render(whole(compare(manifest, records)))
     for title, value in (
         ("Pages scanned, virtual 1/s", "500.00"),
         ("Pages reclaimed, virtual 1/s", "450.00"),
@@ -161,7 +159,7 @@ def test_compiler_is_named_by_its_program(version: str, name: str) -> None:
 
 def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
     """Nothing is cut off: each arm's values of each metric stand in some table."""
-    rendered = forms.render(five, "text", 100)
+    rendered = render(five, "text", width=100)
     for row in five.rows:
         if row.primary and row.measured:
             assert all(values(cell)[0] in rendered for cell in row.cells), row.name
@@ -173,7 +171,7 @@ def test_what_a_case_has_not_got_is_not_shown(form: str) -> None:
     session = ExactSession()
     manifest = session.manifest()
     cases = tuple(but(case, size=CaseSize(limit_mib=32)) for case in manifest.cases)
-    shown = forms.render(compare(but(manifest, cases=cases), session.records()), form)
+    shown = render(compare(but(manifest, cases=cases), session.records()), form)
     assert "32M" in shown
     assert not re.search(r"\bjobs\b|\bbrd\b|120M|128M|nr_task|\tfile:", shown)
 
@@ -193,7 +191,7 @@ def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged()
     secondary = tuple(
         but(case, primary=()) if case.name != "filemap-4k" else case for case in manifest.cases
     )
-    text = forms.render(compare(but(manifest, cases=secondary), session.records()), "letter")
+    text = render(compare(but(manifest, cases=secondary), session.records()), "letter")
     assert "After, switch phase (not judged, not significant):" in text
     assert text.index("+1.1") < text.index("improvement") < text.index("Before:")
 
@@ -210,7 +208,7 @@ def test_no_form_for_others_names_a_place_of_the_senders(form: str) -> None:
         experiment=but(experiment, series=series, title=f"series {series.path}"),
         arguments=("--series", series.path, "--guest", "smoke"),
     )
-    rendered = forms.render(compare_session(replace(session, manifest=manifest)), form)
+    rendered = render(compare_session(replace(session, manifest=manifest)), form)
     assert "/home/me" not in rendered
     assert "repro sessions" not in rendered
     assert "not tested" in rendered.lower()

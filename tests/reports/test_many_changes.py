@@ -4,14 +4,13 @@ import pytest
 
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
-from reports import forms
 from reports.document import Table
 from reports.repeat import source_address
 from reports.sections import metrics
 from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.many_factory import workloads
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.values import but
 
 
@@ -77,5 +76,5 @@ def test_lines_of_both_arms_are_known(counted: Comparison) -> None:
     rows = {row.name: row for each in counted.attributions for row in each.functions}
     assert rows["xas_load"].lines == tuple(counts_factory.LINE.values())
     assert {row.lines for row in rows.values() if row.user} == {(0, 0)}
-    page = forms.render(counted, "html")
+    page = render(counted, "html")
     assert f"/source/{rows['xas_load'].file}#L{rows['xas_load'].lines[1]}" in page

@@ -16,7 +16,7 @@ from reports.sections import answer
 from reports.sentences import changed_per_unit
 from tests.analysis import counts_factory, factory
 from tests.analysis.many_factory import ARMS, Many, steps, workloads
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
 from tests.values import but
@@ -26,7 +26,7 @@ SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "report.schem
 
 @pytest.fixture(scope="module")
 def page(five: SessionComparison) -> str:
-    return forms.render(five, "html")
+    return render(five, "html")
 
 
 @pytest.mark.parametrize("width", [100, 200])
@@ -49,7 +49,7 @@ def test_three_kernels_are_all_named() -> None:
     )
     experiment = but(manifest.experiment, arms=specs, series=None, kernel=kernels[0])
     session = compare_session(measured(but(manifest, experiment=experiment), many.records()))
-    head = ParsedPage(forms.render(session, "html")).text
+    head = ParsedPage(render(session, "html")).text
     for kernel in kernels:
         assert kernel.source in head
 
@@ -75,10 +75,10 @@ def test_a_wall_session_of_many_cases_says_blocks() -> None:
             [*records, *again],
         )
     )
-    page = " ".join(ParsedPage(forms.render(session, "html")).text.split())
+    page = " ".join(ParsedPage(render(session, "html")).text.split())
     assert "Means and standard deviations over the blocks" in page
     for form in ("text", "markdown", "html"):
-        rendered = forms.render(session, form)
+        rendered = render(session, form)
         rendered = ParsedPage(rendered).text if form == "html" else rendered
         # The seeds of fio are listed to repeat it.
         rendered = (
@@ -104,13 +104,13 @@ def test_renderings_are_what_the_schema_says(
     stepwise: SessionComparison,
 ) -> None:
     for session in (normal, counted, hostile, five, failed_five, stepwise):
-        validator.validate(json.loads(forms.render(session, "json")))
+        validator.validate(json.loads(render(session, "json")))
 
 
 def test_the_schema_refuses_what_is_not_rendered(
     validator: jsonschema.Draft202012Validator, five: SessionComparison
 ) -> None:
-    whole = json.loads(forms.render(five, "json"))
+    whole = json.loads(render(five, "json"))
     assert whole["schema_version"] == 2
     assert whole["arms"] == list(ARMS)
     assert [pair["patched"] for pair in whole["comparisons"]] == list(ARMS)[1:]
@@ -135,7 +135,7 @@ def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
         for arm in many.arms
     ]
     session = compare_session(measured(manifest, many.records(), profiles))
-    text = " ".join(forms.render(session, "text").split())
+    text = " ".join(render(session, "text").split())
     second = next(each for each in session.comparisons if each.manifest.patched == "2")
     words = [changed_per_unit(each).replace("I/O", "read") for each in second.headlines]
     assert len(words) == 3

@@ -7,7 +7,7 @@ from analysis.verdict import Judgement, Verdict
 from reports.headline import decided, exit_code, outcome, standing_verdicts
 from results.record import Failure, Manifest
 from tests.analysis.factory import ExactSession, fails
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, whole
 from tests.analysis.wall_factory import WallSession
 from tests.values import but
 
@@ -50,16 +50,16 @@ def test_exit_codes(
 
 
 def test_outcome_of_a_session() -> None:
-    assert outcome(ExactSession().compared()) == 0
+    assert outcome(whole(ExactSession().compared())) == 0
     slow = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
-    assert outcome(slow.compared()) == 1
+    assert outcome(whole(slow.compared())) == 1
     full_disk = fails(
         slow.records(),
         *[f"filemap-4k-{b:03d}-patched" for b in range(8)],
         kind="lost",
         blame="host",
     )
-    assert outcome(slow.compared(full_disk)) == 3
+    assert outcome(whole(slow.compared(full_disk))) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """How to repeat a session: the commands first, then the numbers that must come out."""
 
-from analysis.model import Comparison
-from reports import forms
+from analysis.many import SessionComparison
 from reports.repeat import repeat
 from results.record import SeriesRecord
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render, whole
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_headline import unfinished
 from tests.values import but, spaced
@@ -14,12 +13,12 @@ from tests.values import but, spaced
 NAME = "filemap-v4-20260101-000000"
 
 
-def begun(*arguments: str, commit: str = "0123456789ab") -> Comparison:
+def begun(*arguments: str, commit: str = "0123456789ab") -> SessionComparison:
     session = ExactSession()
     manifest = session.manifest()
     provenance = but(manifest.provenance, lab_commit=commit)
     manifest = but(manifest, arguments=arguments, provenance=provenance)
-    return compare(manifest, session.records())
+    return whole(compare(manifest, session.records()))
 
 
 def test_the_commands_are_those_of_the_session() -> None:
@@ -51,7 +50,7 @@ def test_the_folder_that_is_known_is_packed() -> None:
 
 
 def test_real_time_promises_no_digits() -> None:
-    again = repeat(WallSession(effect=0.03).compared())
+    again = repeat(whole(WallSession(effect=0.03).compared()))
     assert not any("repro" in command for command in again.commands)
     assert "virtual" not in again.results[0]
     assert again.results[0].endswith("improvement")
@@ -65,7 +64,7 @@ def test_many_arms_have_a_result_a_pair() -> None:
 
 def test_a_pasted_block_is_the_commands() -> None:
     session = begun("--series", "s" * 50, "--set", "t=" + "u" * 60)
-    pasted = forms.render(session, "text").split("commit 0123456789ab.\n")[1]
+    pasted = render(session, "text").split("commit 0123456789ab.\n")[1]
     joined = [line for line in pasted.replace("\\\n", "").split("\n") if line.strip()]
     for command, line in zip(repeat(session).commands, joined, strict=False):
         assert line.split() == command.split()
@@ -77,7 +76,7 @@ def test_others_read_of_nothing_that_they_have_not_got() -> None:
         "--arm=git:../linux@v6.12 --set kernel.source=dir:~/linux --guest laptop"
     )
     manifest = begun(*arguments).manifest
-    own = repeat(compare(manifest, ExactSession().records()))
+    own = repeat(whole(compare(manifest, ExactSession().records())))
     assert "/home/me/thread.mbox" in own.commands[1]
     record = SeriesRecord(
         kind="file",
@@ -88,7 +87,7 @@ def test_others_read_of_nothing_that_they_have_not_got() -> None:
     )
     posted = but(manifest, series=(record,))
     for of, name in ((manifest, "PATH/thread.mbox"), (posted, "2026.1@example.org")):
-        again = repeat(compare(of, ExactSession().records()), of_others=True)
+        again = repeat(whole(compare(of, ExactSession().records())), of_others=True)
         assert again.commands == (
             "git checkout 0123456789ab",
             f"./lab.py run --series {name} --source git:PATH/linux@v7.3 --arm=git:PATH/linux@v6.12 "

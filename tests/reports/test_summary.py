@@ -12,7 +12,7 @@ from analysis.two_sessions import compare_two
 from reports import forms, sessions
 from reports.headline import is_decided
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.analysis.test_two_sessions import FIRST, SLOWER, other_series, session
 from tests.reports.test_headline import unfinished
 
@@ -25,7 +25,7 @@ HOSTILE = "@torvalds fixes #1 octo/cat#2 GH-3 https://evil.example www.evil.exam
 
 
 def test_hostile_texts_name_nobody() -> None:
-    text = forms.render(made(ExactSession(title=HOSTILE, question=HOSTILE)), "summary")
+    text = render(made(ExactSession(title=HOSTILE, question=HOSTILE)), "summary")
     assert not re.search(r"@\w", text)
     assert not re.search(r"#\d", text)
     assert "://" not in text
@@ -43,9 +43,9 @@ def test_inert_takes_every_reference_and_nothing_else(text: str) -> None:
 
 
 def test_what_is_too_long_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = forms.render(made(ExactSession()), "summary")
+    whole = render(made(ExactSession()), "summary")
     monkeypatch.setattr(forms, "MOST", len(whole) - 1)
-    cut = forms.render(made(ExactSession()), "summary")
+    cut = render(made(ExactSession()), "summary")
     assert len(cut) < len(whole)
     assert cut.endswith(forms.CUT)
     assert "<details>" not in cut

@@ -9,7 +9,7 @@ from analysis.explain.locks import WAITS as LOCKS
 from analysis.model import Comparison
 from reports import forms
 from tests.analysis import counts_factory
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
 from tests.values import but
@@ -30,7 +30,7 @@ def test_within_the_width_and_no_claim_where_withheld(
     translated: Comparison, unsteady: Comparison, form: str
 ) -> None:
     for comparison in (translated, unsteady):
-        rendered = forms.render(comparison, form)
+        rendered = render(comparison, form)
         assert max(map(len, rendered.splitlines())) <= (100 if form == "text" else 75)
         assert "improvement" not in rendered
         assert "regression" not in rendered
@@ -44,7 +44,7 @@ def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
     words = "ach kernel is one build, and what its layout gives is in no interval"
 
     def plain(comparison: Comparison) -> str:
-        rendered = forms.render(comparison, form)
+        rendered = render(comparison, form)
         return " ".join((ParsedPage(rendered).text if form == "html" else rendered).split())
 
     assert words in plain(quiet)
@@ -63,16 +63,16 @@ def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
 def test_forms_of_hardly_anything(recorded: int) -> None:
     comparison = WallSession(blocks=12, recorded=recorded).compared()
     for form in forms.FORMS:
-        assert forms.render(comparison, form)
+        assert render(comparison, form)
 
 
 def test_json_has_the_noise_in_wall_mode_only(quiet: Comparison, normal: Comparison) -> None:
-    [wall] = json.loads(forms.render(quiet, "json"))["comparisons"]
+    [wall] = json.loads(render(quiet, "json"))["comparisons"]
     metric = wall["cases"][0]["metrics"][0]
     assert metric["again"]["needed"] == 10
     assert metric["pairs"][0]["again"] > 0
     assert wall["wall"]["real_time"] is True
-    exact = forms.render(normal, "json")
+    exact = render(normal, "json")
     assert '"again' not in exact
     [comparison] = json.loads(exact)["comparisons"]
     assert comparison.keys() == wall.keys() - {"wall", "host_findings"}
@@ -90,7 +90,7 @@ def with_locks() -> Comparison:
 def test_locks_of_twins_are_in_real_ns(with_locks: Comparison, form: str) -> None:
     assert LOCKS.of(with_locks)
     assert {each.unit_title for each in LOCKS.of(with_locks)} == {"ms"}
-    rendered = forms.render(with_locks, form)
+    rendered = render(with_locks, form)
     rendered = ParsedPage(rendered).text if form == "html" else rendered
     rendered = " ".join(rendered.replace("\\", "").split())
     assert "real nanoseconds of the guest's clock on this host" in rendered

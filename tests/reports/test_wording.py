@@ -9,10 +9,10 @@ from analysis.counts import pair
 from analysis.many import compare_session
 from analysis.model import Comparison, Finding
 from experiment.spec import ArmSpec, KernelSpec
-from reports import forms, sentences, wording
+from reports import sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.values import but
 from text import typeset
 
@@ -129,7 +129,7 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
     assert wording.bounds(share) == "[-25.75, -25.75]"
     for session in (two, many.compared()):
         for form in ("text", "markdown", "html"):
-            rendered = typeset(forms.render(session, form))
+            rendered = typeset(render(session, form))
             assert "−25.75 points" in rendered, form
             assert "−95.02" not in rendered, form
 

@@ -30,7 +30,7 @@ from reports.sections.view import View
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, all_equal, fails, repeat_of
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare, is_golden, measured
+from tests.analysis.measured import compare, is_golden, measured, render, whole
 from tests.analysis.test_gate import SLEEPS, WARNS, checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
@@ -119,8 +119,8 @@ FIXTURES = ("counted", "five", "failed_five", "stepwise", "matrix")
 
 @pytest.fixture(scope="module")
 def sessions(request: pytest.FixtureRequest) -> dict[str, SessionComparison]:
-    every = {name: forms.as_session(made()) for name, made in SESSIONS.items()}
-    named = {name: forms.as_session(request.getfixturevalue(name)) for name in FIXTURES}
+    every = {name: whole(made()) for name, made in SESSIONS.items()}
+    named = {name: whole(request.getfixturevalue(name)) for name in FIXTURES}
     return every | named
 
 
@@ -169,7 +169,7 @@ def words_of(blocks: Sequence[Block]) -> Iterator[str]:
 
 def shown(session: SessionComparison, form: str) -> str:
     """A form without its line breaks and without what its markup needs."""
-    rendered = forms.render(session, form, 10_000 if form == "text" else None)
+    rendered = render(session, form, width=10_000 if form == "text" else None)
     rendered = ParsedPage(rendered).text if form == "html" else rendered
     return " ".join(re.sub(r"\\(.)", r"\1", rendered).split())
 
@@ -202,7 +202,7 @@ def test_mails_and_the_summary_say_how_it_ended(
     head = headline(session)
     for form in ("lkp", "mmtests", "summary"):
         rendered = " ".join(
-            re.sub(r"[\\\u2060]", "", forms.render(session, form)).replace("±", "+-").split()
+            re.sub(r"[\\\u2060]", "", render(session, form)).replace("±", "+-").split()
         )
         assert head.text.replace("±", "+-")[:60] in rendered, form
     if not head.has_verdicts and not any(metric.base for metric in session.primary):
@@ -213,9 +213,9 @@ def test_mails_and_the_summary_say_how_it_ended(
 def test_no_form_moves_a_cursor_or_makes_an_element(
     name: str, sessions: dict[str, SessionComparison], request: pytest.FixtureRequest
 ) -> None:
-    session = sessions.get(name) or forms.as_session(request.getfixturevalue(name))
+    session = sessions.get(name) or whole(request.getfixturevalue(name))
     for form in forms.FORMS:
-        rendered = forms.render(session, form)
+        rendered = render(session, form)
         assert all(c.isprintable() or c in "\n\t" for c in rendered.replace("\xa0", "")), form
         if form == "html":
             page = ParsedPage(rendered)

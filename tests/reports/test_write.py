@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from analysis.explain.locks import WAITS as LOCKS
-from reports import forms
 from reports.forms import read_comparison, write_all
 from results.door import StoreError
 from results.profile import Locks, Profile
@@ -15,6 +14,7 @@ from results.record import RunCost
 from results.store import SessionStore
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession
+from tests.analysis.measured import render
 from tests.reports.drawn import draw_anew
 
 WRITTEN = ("report.html", "report.md", "report.txt", "samples.csv", "samples.parquet")
@@ -75,7 +75,7 @@ def test_counts_come_from_the_folder_and_stay_byte_for_byte(tmp_path: Path) -> N
 
 def test_the_text_in_the_folder_is_that_of_a_terminal_of_eighty_columns(tmp_path: Path) -> None:
     store(tmp_path)
-    rendered = forms.render(write_all(tmp_path), "text", width=80)
+    rendered = render(write_all(tmp_path), "text", width=80)
     assert (tmp_path / "report.txt").read_text(encoding="utf-8") == rendered
 
 

@@ -16,7 +16,7 @@ from results.profile import Annotation, FileCounts, FileDiff
 from results.store import ANNOTATION, SessionStore
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured
+from tests.analysis.measured import measured, render
 from tests.values import data
 
 FILE = "mm/filemap.c"
@@ -84,10 +84,10 @@ def test_every_form_has_the_same_margin(session: SessionComparison) -> None:
     assert "[not executed; 0 -> 0 % of the phase]" in text
     mail = forms.as_annotated(session, "mail")
     assert any(line.startswith("> ") and "unlikely" in line for line in mail.splitlines())
-    page, markdown = forms.render(session, "html"), forms.as_annotated(session, "markdown")
+    page, markdown = render(session, "html"), forms.as_annotated(session, "markdown")
     for form in (page, markdown):
         assert "##### +        return NULL;" in form
-    (pair,) = json.loads(forms.render(session, "json"))["comparisons"]
+    (pair,) = json.loads(render(session, "json"))["comparisons"]
     assert len(pair["annotated"][0]["hunks"]) == 2
 
 

@@ -47,7 +47,7 @@ from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.counts_factory import FOLIOS
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render
 from tests.values import but, data
 
 FAULT, TIMER = "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"
@@ -278,8 +278,8 @@ def test_nothing_is_compared_unless_every_run_was_counted(
 def test_every_form_has_it(counted: CountCase, comparison: Comparison, page: str) -> None:
     name, title = counted.explanation.name, counted.explanation.title
     assert f"<summary>{title}</summary>" in page
-    assert title.upper() in forms.render(comparison, "text").upper()
-    (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
+    assert title.upper() in render(comparison, "text").upper()
+    (pair,) = json.loads(render(comparison, "json"))["comparisons"]
     whole = map(counted.explanation.shortened, counted.explanation.of(comparison))
     shown = [len(getattr(each, counted.rows)) for each in whole]
     assert [len(each[counted.rows]) for each in pair[name]] == shown
@@ -287,13 +287,13 @@ def test_every_form_has_it(counted: CountCase, comparison: Comparison, page: str
 
 @pytest.fixture(scope="module")
 def page(comparison: Comparison) -> str:
-    return forms.render(comparison, "html")
+    return render(comparison, "html")
 
 
 def test_a_session_without_counts_has_no_section(session: ExactSession, manifest: Manifest) -> None:
     plain = compare(manifest, session.records())
     assert not any(plain.explained.values())
-    written = forms.render(plain, "text")
+    written = render(plain, "text")
     assert not any(each.title.upper() in written.upper() for each in explanations()[1:])
 
 
@@ -312,16 +312,16 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("made_up")
 def test_a_new_count_is_one_file(session: ExactSession, manifest: Manifest) -> None:
     counted = compare(manifest, session.records(), counts.profiles(session))
-    text = " ".join(forms.render(counted, "text").split())
+    text = " ".join(render(counted, "text").split())
     assert "LETTERS OF WHAT WAS CALLED" in text.upper()
     assert re.search(r"4k: letters [\d.]+ [\d.]+ ", text)
-    page = forms.render(counted, "html")
+    page = render(counted, "html")
     section = re.sub("<[^>]*>", "", page.partition("<summary>Letters of what was called")[2])
     assert "__filemap_add_folio" in section
     table = csv.DictReader(io.StringIO(forms.counts_table(counted)))
     mine = [each["number"] for each in table if each["instrument"] == "made_up_lengths"]
     assert set(mine) == {"letters"}
-    (pair,) = json.loads(forms.render(counted, "json"))["comparisons"]
+    (pair,) = json.loads(render(counted, "json"))["comparisons"]
     assert any(row["letters"]["base"] > 0 for row in pair["made_up_lengths"][0]["rows"])
     assert list(pair).index("kinds") < list(pair).index("made_up_lengths")
 
@@ -456,7 +456,7 @@ def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(comparison: 
     # xas_load alone has 0.405 of 0.645; what the small ones moved is above.
     assert followed.focus == (ENTRY, READ)
     assert followed.focus_share == pytest.approx(1.0)
-    assert f"{LOAD} < {ADD}" in forms.render(comparison, "text").partition("Call stacks")[2]
+    assert f"{LOAD} < {ADD}" in render(comparison, "text").partition("Call stacks")[2]
     rows = list(csv.DictReader(io.StringIO(forms.stacks_table(comparison))))
     assert [each["path"] for each in rows] == [";".join(each.path) for each in followed.rows]
     (load,) = (each for each in rows if each["path"] == ";".join((ENTRY, READ, ADD, LOAD)))

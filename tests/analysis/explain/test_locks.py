@@ -8,13 +8,12 @@ from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
 from analysis.explain.locks import MeasuredLock, MeasuredLocks, TakerNames, catalogue
 from analysis.model import Comparison
-from reports import forms
 from reports.sections import locks as section
 from results.profile import FunctionCount, LockSite, LockUse, LockWait, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render
 from tests.values import but
 
 XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
@@ -216,9 +215,9 @@ def test_on_one_cpu_nobody_waits_and_nothing_is_reported(locks: MeasuredLocks) -
 
 def test_who_waited_is_in_every_form(session: ExactSession, manifest: Manifest) -> None:
     comparison = compare(many_cpus(manifest), session.records(), waiting(session))
-    assert "spin lock slow path" in forms.render(comparison, "markdown")
-    assert "handovers per 1,000 folios added" in forms.render(comparison, "html")
-    (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
+    assert "spin lock slow path" in render(comparison, "markdown")
+    assert "handovers per 1,000 folios added" in render(comparison, "html")
+    (pair,) = json.loads(render(comparison, "json"))["comparisons"]
     assert pair["measured_locks"][0]["pairs"][0]["holder"] == "__remove_mapping"
 
 

@@ -19,13 +19,12 @@ from analysis.explain.scaling import (
     missed_in_phases,
 )
 from analysis.model import Comparison
-from reports import forms
 from reports.sections import counted as section
 from results.profile import FunctionMisses, LockSite, LockUse, MemoryUse, Misses, Profile
 from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render
 from tests.values import but
 
 SESSION = ExactSession()
@@ -175,8 +174,8 @@ def test_the_published_figure_is_held_against_the_range(
 
 def test_every_form_says_that_it_is_an_estimate(comparison: Comparison) -> None:
     for form in ("text", "markdown", "html"):
-        assert "Estimated range, not measured" in " ".join(forms.render(comparison, form).split())
-    (pair,) = json.loads(forms.render(comparison, "json"))["comparisons"]
+        assert "Estimated range, not measured" in " ".join(render(comparison, form).split())
+    (pair,) = json.loads(render(comparison, "json"))["comparisons"]
     assert pair["scaling"][0]["lines"] == list(LINES)
     assert pair["scaling"][0]["points"][0]["base"] == [1.0, 1.0]
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from analysis.model import Comparison
-from reports import forms
 from reports.sections.subject import wrapped_command
 from tests.analysis.factory import ExactSession
+from tests.analysis.measured import render
 from tests.values import but
 
 VOID = {"meta", "br", "link", "img", "path", "use", "wbr"}
@@ -43,7 +43,7 @@ class ParsedPage(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(normal: Comparison) -> str:
-    return forms.render(normal, "html")
+    return render(normal, "html")
 
 
 def test_nests_and_loads_nothing(page: str) -> None:
@@ -87,5 +87,5 @@ def test_qemu_command_is_quoted_for_a_shell() -> None:
 def test_what_guests_ran_is_named_where_it_is_not_the_hosts_own() -> None:
     session, digest = ExactSession(), "ab" * 32
     provenance = but(session.manifest().provenance, qemu_sha256=digest)
-    assert digest in forms.render(session.compared(provenance=provenance), "html")
-    assert digest not in forms.render(session.compared(), "html")
+    assert digest in render(session.compared(provenance=provenance), "html")
+    assert digest not in render(session.compared(), "html")

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison
-from reports import forms
 from reports.document import (
     Block,
     Callout,
@@ -37,6 +36,7 @@ from reports.document import (
 from reports.render import html, markdown, text
 from reports.render.html import policy, source_hash
 from reports.sentences import posting
+from tests.analysis.measured import render
 from tests.reports.render.test_page import ParsedPage
 from tests.values import data
 from text import clean_line
@@ -183,7 +183,7 @@ def test_no_line_is_longer_than_the_terminal(
     hostile: Comparison,
 ) -> None:
     for session in (counted, five, stepwise, matrix, hostile):
-        rendered = forms.render(session, "text", width=width)
+        rendered = render(session, "text", width=width)
         # A command is not broken within a word: it would be another command.
         lines = [
             line for line in rendered.splitlines() if "sessions/" not in line and ".tar" not in line
@@ -195,7 +195,7 @@ def test_pairs_of_many_arms_are_headed_by_their_names(five: SessionComparison) -
     for form in ("text", "markdown"):
         heads = [
             line.replace("|", " ").split()
-            for line in forms.render(five, form).splitlines()
+            for line in render(five, form).splitlines()
             if line.replace("|", " ").split()[:1] == ["metric"] and "verdict" in line
         ]
         assert heads
@@ -205,8 +205,8 @@ def test_pairs_of_many_arms_are_headed_by_their_names(five: SessionComparison) -
 
 
 def test_a_file_is_the_same_wherever_it_is_printed(normal: Comparison) -> None:
-    assert forms.render(normal, "text") == forms.render(normal, "text", width=80)
-    assert "--resume" not in forms.render(normal, "text")
+    assert render(normal, "text") == render(normal, "text", width=80)
+    assert "--resume" not in render(normal, "text")
 
 
 def test_long_names_of_arms_are_cut_and_no_number_is() -> None:

@@ -16,7 +16,7 @@ from reports.sections import functions, locks
 from reports.sections.view import worth
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, render
 from tests.reports.render.test_page import ParsedPage
 from tests.values import but
 from text import typeset
@@ -122,11 +122,9 @@ def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
     bw, thp = counted.primary[:2]
     explanation = functions.explained(counted, bw)
     assert explanation.startswith("153.8 fewer instructions per I/O: xas_load -85.3, ")
-    for form in (forms.render(counted, "text"), typeset(forms.render(counted, "text"))):
+    for form in (render(counted, "text"), typeset(render(counted, "text"))):
         assert "153.8 fewer instructions per read" in " ".join(form.split())
-    assert typeset(explanation).replace("I/O", "read") in " ".join(
-        forms.render(counted, "html").split()
-    )
+    assert typeset(explanation).replace("I/O", "read") in " ".join(render(counted, "html").split())
     # Nothing is explained where nothing is called.
     assert thp.judgement.verdict is not Verdict.IMPROVEMENT
     assert functions.explained(counted, thp) == ""
@@ -172,7 +170,7 @@ def section(rendered: str, start: str, end: str) -> str:
 
 @pytest.fixture(scope="module")
 def page(counted: Comparison) -> ParsedPage:
-    return ParsedPage(forms.render(counted, "html"))
+    return ParsedPage(render(counted, "html"))
 
 
 def test_an_a_a_is_called_identical() -> None:
@@ -181,8 +179,8 @@ def test_an_a_a_is_called_identical() -> None:
     comparison = compare(
         manifest, all_equal(session.records()), counts.profiles(session, same=True)
     )
-    assert functions.IDENTICAL in forms.render(comparison, "text")
-    assert functions.IDENTICAL in " ".join(forms.render(comparison, "letter").split())
+    assert functions.IDENTICAL in render(comparison, "text")
+    assert functions.IDENTICAL in " ".join(render(comparison, "letter").split())
     assert not any(charts.waterfall(comparison, each) for each in comparison.headlines)
 
 

@@ -11,7 +11,7 @@ from reports.sections.view import View
 from results.record import Metric, RunCost
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import steps
-from tests.analysis.measured import compare, measured
+from tests.analysis.measured import compare, measured, whole
 from tests.values import but
 
 
@@ -41,7 +41,7 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         for case in manifest.cases
     )
     comparison = compare(but(manifest, cases=cases), session.records())
-    lines = list(beside(View(forms.as_session(comparison)), comparison))
+    lines = list(beside(View(whole(comparison)), comparison))
     assert len(lines) == bool(shown)
     for name, words in lines:
         assert name == "Not judged"
@@ -66,7 +66,7 @@ def test_work_that_moved_before_a_phase_is_shown(more_ms: float, shown: bool) ->
     comparison = compare(but(manifest, cases=(case, *manifest.cases[1:])), records)
     (waited,) = (each for each in comparison.cases[0].metrics if each.name == before.name)
     assert waited.judgement.differs == shown
-    lines = list(earlier(View(forms.as_session(comparison)), comparison))
+    lines = list(earlier(View(whole(comparison)), comparison))
     assert len(lines) == shown
     for name, words in lines:
         assert name == "Before"
