@@ -20,6 +20,12 @@ def but(value: Value, /, **fields: Any) -> Value:
     return cast(Value, replace(model, **fields))
 
 
+def there(value: Value | None) -> Value:
+    """The value, which is there."""
+    assert value is not None
+    return value
+
+
 def spaced(words: str) -> tuple[str, ...]:
     """The words of a text."""
     return tuple(words.split())

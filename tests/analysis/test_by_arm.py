@@ -10,7 +10,7 @@ from reports.sections import metrics as section
 from results.record import OptionRecord
 from tests.analysis.factory import fails
 from tests.analysis.many_factory import ARMS, Many
-from tests.values import but
+from tests.values import but, there
 
 
 def row(session: SessionComparison, name: str) -> MetricRow:
@@ -22,13 +22,9 @@ def test_each_arm_has_its_values_and_its_change_from_base(five: SessionCompariso
     assert [cell.arm for cell in bw.cells] == list(ARMS)
     assert bw.base.against is None
     for cell in bw.others:
-        assert cell.against is not None
-        assert cell.change == cell.against.judgement.change
-        assert cell.summary is not None
-        assert bw.base.summary is not None
-        assert cell.change is not None
-        ratio = cell.summary.mean / bw.base.summary.mean - 1
-        assert cell.change.estimate == pytest.approx(ratio, abs=1e-12)
+        assert cell.change == there(cell.against).judgement.change
+        ratio = there(cell.summary).mean / there(bw.base.summary).mean - 1
+        assert there(cell.change).estimate == pytest.approx(ratio, abs=1e-12)
         assert len(cell.numbers) == 8
 
 

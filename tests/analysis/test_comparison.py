@@ -13,7 +13,7 @@ from reports.sentences import of_finding
 from results.record import Manifest, Metric, RunRecord
 from tests.analysis.factory import SEEDS, ExactSession, all_equal, fails, repeat_of
 from tests.analysis.measured import compare, measured
-from tests.values import but
+from tests.values import but, there
 
 
 def metric(session: ExactSession, records: list[RunRecord], name: str) -> MetricComparison:
@@ -60,8 +60,7 @@ def test_a_block_with_a_missing_arm_is_dropped_whole() -> None:
     records = fails(session.records(), "filemap-4k-002-patched", blame="host", kind="lost")
     bw = metric(session, records, "4k.bw")
     assert [pair.block for pair in bw.pairs] == [0, 1, 3, 4, 5, 6, 7]
-    assert bw.base is not None
-    assert bw.base.n == 7
+    assert there(bw.base).n == 7
     assert (bw.judgement.verdict, bw.judgement.blame) == (Verdict.FAILED, "host")
     untouched = metric(session, records, "thp.bw")
     assert len(untouched.pairs) == 8
@@ -79,8 +78,7 @@ def test_a_a_is_exactly_zero() -> None:
     comparison = session.compared(all_equal(session.records()))
     for row in comparison.primary:
         assert row.judgement.reason == "change exactly 0"
-        assert row.judgement.change is not None
-        assert row.judgement.change.estimate == 0.0
+        assert there(row.judgement.change).estimate == 0.0
 
 
 def test_same_code_without_runs() -> None:
@@ -93,8 +91,7 @@ def test_same_code_without_runs() -> None:
 def test_a_session_that_is_not_bit_exact_has_no_verdicts() -> None:
     session = ExactSession()
     records = session.records()
-    assert records[0].samples is not None
-    other = {**records[0].samples, "4k.bw": records[0].samples["4k.bw"] + 1e-9}
+    other = {**there(records[0].samples), "4k.bw": there(records[0].samples)["4k.bw"] + 1e-9}
     comparison = session.compared(
         [*records[:-1], repeat_of(records[0], samples=other, fingerprint="x")]
     )
@@ -138,8 +135,7 @@ def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None
     ]
     comparison = session.compared(records)
     assert comparison.primary[0].judgement.verdict is Verdict.IMPROVEMENT
-    absent = comparison.cases[0].metric("4k.refaults_per_io")
-    assert absent is not None
+    absent = there(comparison.cases[0].metric("4k.refaults_per_io"))
     assert absent.base is None
 
 
@@ -155,15 +151,12 @@ def test_what_does_not_belong_together_is_refused() -> None:
 
 
 def test_summary_of_zeros_and_single_values() -> None:
-    zeros = summarize([0.0, 0.0])
-    assert zeros is not None
+    zeros = there(summarize([0.0, 0.0]))
     assert (zeros.mean, zeros.stddev) == (0.0, None)
-    single = summarize([3.5])
-    assert single is not None
+    single = there(summarize([3.5]))
     assert (single.mean, single.stddev, single.n) == (3.5, None, 1)
     assert summarize([]) is None
-    two = summarize([1.0, 4.0])
-    assert two is not None
+    two = there(summarize([1.0, 4.0]))
     assert two.mean == pytest.approx(2.0)
     assert two.stddev == pytest.approx(math.sqrt(4.5) / 2)
 

@@ -35,7 +35,7 @@ from results.store import SessionStore
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured, render
-from tests.values import but
+from tests.values import but, there
 
 FORMS = ("text", "markdown", "html", "summary", "letter", "lkp", "mmtests", "json")
 
@@ -80,8 +80,7 @@ def test_a_session_in_which_nothing_that_differs_ran_is_not_tested() -> None:
     judged = session.primary[0].judgement
     assert judged.cause is Cause.NOT_EXECUTED
     # By how much two kernels that do the same differ here is still on record.
-    assert judged.change is not None
-    assert judged.change.estimate == pytest.approx(0.02, abs=0.005)
+    assert there(judged.change).estimate == pytest.approx(0.02, abs=0.005)
     words = "Not tested: none of the changed functions ran (vmalloc, vunmap)"
     assert headline(session).text == words
     assert headline(session).causes == (
@@ -253,8 +252,7 @@ def known(session: MeasuredSession, calls: Calls | None = CALLS) -> SessionCompa
 def test_what_the_changed_functions_and_their_callees_made_stands() -> None:
     session = known(on_record(*WALKS, **{"4k": 0.02}))
     assert verdicts(session)["4k.bw"] is Verdict.IMPROVEMENT
-    split = session.comparisons[0].headlines[0].split
-    assert split is not None
+    split = there(session.comparisons[0].headlines[0].split)
     assert split.linked.difference < -100
     assert abs(split.rest.difference) < 0.1 * abs(split.explained)
     shown, *_ = [line for line in render(session, "text").splitlines() if "whose code" in line]

@@ -5,7 +5,7 @@ import pytest
 from analysis.native import between_orders, judge
 from analysis.verdict import CALLED, Cause, Verdict
 from tests.analysis.native_factory import World, boots_of, head_of
-from tests.values import but
+from tests.values import but, there
 
 SESSIONS = 150
 
@@ -94,14 +94,11 @@ def test_the_same_code_is_no_change_without_a_boot() -> None:
 def test_the_interval_holds_both_and_nanoseconds_are_of_a_folio() -> None:
     head = head_of(24)
     of = judge(head, boots_of(head, World(layout=0.004, noise=0.0005), 1))[0]
-    assert of.change is not None
-    assert of.by_orders is not None
-    assert of.by_rounds is not None
-    assert of.by_orders > of.by_rounds
-    low, high = of.change.low, of.change.high
+    assert there(of.by_orders) > there(of.by_rounds)
+    low, high = there(of.change).low, there(of.change).high
     assert low is not None
     assert high is not None
-    assert high - low == pytest.approx(2 * of.by_orders, rel=0.02)
+    assert high - low == pytest.approx(2 * there(of.by_orders), rel=0.02)
     assert of.base_ns == pytest.approx(100_000 / 64 / 2, rel=0.02)
     assert of.crossing == pytest.approx(0.18, abs=0.01)
 

@@ -12,6 +12,7 @@ from analysis import power as rates
 from analysis.power import Question, so_far
 from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
 from experiment.spec import SEED_LOOKS, Looks, Thresholds, budgets, looks_of
+from tests.values import there
 
 ALONE = Question(change=1e-6, alpha=0.01, equivalence_alpha=0.05)
 QUESTION = Question(change=0.0025, alpha=0.01, equivalence_alpha=0.05)
@@ -48,8 +49,7 @@ def sessions(effect: float, sd: float, looks: Looks, count: int) -> tuple[float,
 
 @pytest.mark.parametrize("n", [8, 10, 16])
 def test_the_detectable_effect_is_called_as_often_as_stated(n: int) -> None:
-    effect = power.detectable_effect(SD, fixed(n), QUESTION)
-    assert effect is not None
+    effect = there(power.detectable_effect(SD, fixed(n), QUESTION))
     # 300 sessions: 95 % within three standard errors.
     assert sessions(effect, SD, fixed(n), 300)[0] == pytest.approx(0.95, abs=0.04)
 
@@ -84,12 +84,9 @@ def test_many_seeds_detect_what_the_t_test_does() -> None:
 
 def test_a_family_of_metrics_and_a_threshold_make_it_harder() -> None:
     looks = looks_of(8, 24)
-    alone = power.detectable_effect(SD, looks, ALONE)
-    of_ten = power.detectable_effect(SD, looks, Question(1e-6, 0.01, 0.05, family=10))
-    far = power.detectable_effect(SD, looks, Question(0.02, 0.01, 0.05, family=10))
-    assert alone is not None
-    assert of_ten is not None
-    assert far is not None
+    alone = there(power.detectable_effect(SD, looks, ALONE))
+    of_ten = there(power.detectable_effect(SD, looks, Question(1e-6, 0.01, 0.05, family=10)))
+    far = there(power.detectable_effect(SD, looks, Question(0.02, 0.01, 0.05, family=10)))
     assert alone < of_ten < far
     assert far > 0.01
 

@@ -13,6 +13,7 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 from analysis import counts
 from analysis import statistics as s
 from analysis.statistics import noise_floor
+from tests.values import there
 
 finite = st.floats(-1, 1, allow_nan=False).map(lambda x: round(x, 6))
 
@@ -96,8 +97,7 @@ def test_signed_rank_interval_published_example() -> None:
     before = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30]
     after = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29]
     change = [b - a for a, b in zip(before, after, strict=True)]
-    interval = s.signed_rank_interval(change, 0.96)
-    assert interval is not None
+    interval = there(s.signed_rank_interval(change, 0.96))
     assert (interval.low, interval.high) == pytest.approx((-0.786, -0.010), abs=1e-9)
     assert s.hodges_lehmann(change) == pytest.approx(-0.46)
     assert s.signed_rank_p(change) == pytest.approx(0.0390625)
@@ -126,8 +126,7 @@ def test_t_is_scipys(differences: list[float]) -> None:
     result = stats.ttest_1samp(differences, 0)
     assert s.t_p(differences) == pytest.approx(result.pvalue)
     expected = result.confidence_interval(0.99)
-    interval = s.t_interval(differences, 0.99)
-    assert interval is not None
+    interval = there(s.t_interval(differences, 0.99))
     assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
 
 
@@ -137,8 +136,7 @@ def test_interval_and_p_value_agree_about_zero(differences: list[float]) -> None
     distinct = np.abs(differences)
     if len(set(distinct)) < len(differences) or 0 in differences:
         return
-    interval = s.signed_rank_interval(differences, 0.99)
-    assert interval is not None
+    interval = there(s.signed_rank_interval(differences, 0.99))
     assert interval.excludes(0) == (s.signed_rank_p(differences) <= 0.01)
 
 
@@ -198,8 +196,7 @@ def test_intervals_cover_as_often_as_they_say(draw: str) -> None:
     for sample in samples:
         rank, student = s.signed_rank_interval(sample, 0.9), s.t_interval(sample, 0.9)
         assert rank is not None
-        widest = s.wider(rank, student)
-        assert widest is not None
+        widest = there(s.wider(rank, student))
         hits["rank"] += not rank.excludes(truth)
         hits["wider"] += not widest.excludes(truth)
     # Three binomial standard errors of 90 % in 1500 trials are 2.3 %.
@@ -220,8 +217,7 @@ def test_noise_has_the_interval_of_the_ranks() -> None:
     # R: wilcox.test(x, conf.int = TRUE) with n = 10 takes the 9th smallest and largest
     # Walsh average at 95 % (Hollander, Wolfe and Chicken, table A.4: t = 47).
     averages = sorted((a + b) / 2 for i, a in enumerate(differences) for b in differences[i:])
-    assert noise.interval is not None
-    assert (noise.interval.low, noise.interval.high) == (averages[8], averages[-9])
+    assert (there(noise.interval).low, there(noise.interval).high) == (averages[8], averages[-9])
     assert not noise.differs
     # The same kernel that differs from itself; and too few pairs for an interval.
     assert noise_floor([0.01 + 0.001 * n for n in range(10)], 0.01).differs

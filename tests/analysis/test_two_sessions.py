@@ -23,7 +23,7 @@ from tests.analysis import counts_factory
 from tests.analysis.factory import SEEDS, ExactSession, fails
 from tests.analysis.measured import measured
 from tests.analysis.test_gate import SLEEPS, checked
-from tests.values import but
+from tests.values import but, there
 from tests.waiting import completed
 
 FIRST = ExactSession()
@@ -100,9 +100,8 @@ def test_another_series_is_judged_seed_by_seed() -> None:
     assert [m.seeds for m in judged] == [len(SEEDS)] * 3
     metric = judged[0]
     assert metric.judgement is not None
-    assert metric.judgement.p_value is not None
     assert metric.judgement.p_adjusted == pytest.approx(
-        min(1.0, 3 * metric.judgement.p_value), rel=1e-9
+        min(1.0, 3 * there(metric.judgement.p_value)), rel=1e-9
     )
     assert metric.first_median == pytest.approx(
         sorted(
@@ -200,8 +199,8 @@ def test_an_arm_that_panics_in_one_of_them_is_a_failure_and_not_left_out() -> No
     pair = compare_two(session(FIRST), lost)
     metric = next(m for m in pair.metrics if (m.arm, m.name) == ("patched", "4k.bw"))
     assert (metric.first, metric.seeds) == (None, 0)
-    assert metric.judgement is not None
-    assert (metric.judgement.verdict, metric.judgement.blame) == (Verdict.FAILED, "series")
+    judged = there(metric.judgement)
+    assert (judged.verdict, judged.blame) == (Verdict.FAILED, "series")
     assert "8 runs failed" in side_by_side(pair)
 
 

@@ -19,7 +19,7 @@ from analysis.verdict import (
 )
 from experiment.spec import Direction, Thresholds, looks_of
 from results.record import Failure
-from tests.values import but
+from tests.values import but, there
 
 DEFAULTS = Thresholds()
 
@@ -73,8 +73,7 @@ def test_two_times_that_read_the_same_are_not_no_change() -> None:
     assert judge(near).verdict is Verdict.NO_CHANGE
     left = judge(replace(near, resolution=0.001))
     assert (left.verdict, left.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
-    assert left.blocks_to_decide is not None
-    assert left.blocks_to_decide > left.pairs
+    assert there(left.blocks_to_decide) > left.pairs
     mirrored = replace(near, base=near.patched, patched=near.base)
     assert judge(mirrored).verdict is Verdict.NO_CHANGE
     assert judge(replace(mirrored, resolution=0.001)).cause is Cause.UNDECIDED
@@ -89,8 +88,7 @@ def test_improvement_needs_the_direction_only_for_the_word() -> None:
     up = judge(evidence(FASTER))
     assert up.verdict is Verdict.IMPROVEMENT
     assert up.change is not None
-    assert up.change.low is not None
-    assert 0.009 < up.change.low < up.change.estimate < 0.016
+    assert 0.009 < there(up.change.low) < up.change.estimate < 0.016
     down = judge(evidence(FASTER, direction="lower"))
     assert down.verdict is Verdict.REGRESSION
     assert down.change == up.change
@@ -100,8 +98,7 @@ def test_improvement_needs_the_direction_only_for_the_word() -> None:
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
 def test_an_interval_has_the_level_of_its_alpha(alpha: float) -> None:
-    change = judge(evidence(FASTER), Thresholds(alpha=alpha)).change
-    assert change is not None
+    change = there(judge(evidence(FASTER), Thresholds(alpha=alpha)).change)
     assert change.level == pytest.approx(1 - alpha)
 
 
@@ -135,13 +132,11 @@ def test_a_real_change_below_half_the_threshold_is_no_change() -> None:
 def test_a_spread_around_zero_is_inconclusive_and_says_what_would_decide() -> None:
     result = judge(evidence([0.9, -0.6, 0.3, -0.8, 0.7, -0.2, 0.5, -0.9]))
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert result.detectable is not None
-    assert result.detectable > 0.0025
-    assert result.blocks_to_decide is not None
-    assert result.blocks_to_decide > 8
+    assert there(result.detectable) > 0.0025
+    assert there(result.blocks_to_decide) > 8
     assert result.cause is Cause.UNDECIDED
     assert f"about {result.blocks_to_decide} seeds needed" in result.reason
-    assert f"with 8 seeds: {100 * result.detectable:.2f} %" in result.reason
+    assert f"with 8 seeds: {100 * there(result.detectable):.2f} %" in result.reason
 
 
 def test_seven_pairs_say_95_percent() -> None:
@@ -197,8 +192,8 @@ def test_each_rule_of_the_verdict_on_its_own_evidence(
     result = judge(measured)
     assert (result.verdict, reason or result.reason) == (verdict, result.reason)
     if verdict is Verdict.NOT_JUDGED or reason == "change exactly 0":
-        assert result.change is not None
-        assert result.change.low == result.change.high == (0.0 if "0" in reason[-1:] else None)
+        change = there(result.change)
+        assert change.low == change.high == (0.0 if "0" in reason[-1:] else None)
 
 
 def test_nothing_recorded_asks_for_resume() -> None:
@@ -215,9 +210,7 @@ def test_holm_covers_all_primary_metrics_also_failed_ones() -> None:
     assert among.verdict is Verdict.INCONCLUSIVE
     assert among.cause is Cause.FAMILY
     assert "among 21 primary metrics" in among.reason
-    assert among.p_adjusted is not None
-    assert alone.p_value is not None
-    assert among.p_adjusted == pytest.approx(21 * alone.p_value)
+    assert among.p_adjusted == pytest.approx(21 * there(alone.p_value))
 
 
 def test_secondary_metrics_are_described_and_never_judged() -> None:
@@ -243,9 +236,7 @@ def test_a_look_is_stricter_than_a_fixed_number_and_seeds_make_up_for_it() -> No
     assert judge(evidence(clear)).verdict is Verdict.IMPROVEMENT
     first = judge(replace(evidence(clear), looks=looks_of(8, 32, until=8)))
     assert (first.verdict, first.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
-    assert first.change is not None
-    assert first.change.low is not None
-    assert first.change.low < 0
+    assert there(there(first.change).low) < 0
     later = judge(replace(evidence(clear * 3), looks=looks_of(8, 32, until=24)))
     assert later.verdict is Verdict.IMPROVEMENT
 
@@ -255,11 +246,9 @@ def test_p_values_are_those_over_all_looks() -> None:
     values = evidence(FASTER * 2)
     now_ = replace(values, looks=looks)
     alone, now = judge(values), judge(now_)
-    assert alone.p_value is not None
-    assert now.p_value is not None
-    assert now.p_value > alone.p_value
+    assert there(now.p_value) > there(alone.p_value)
     among = judge_primary([now_] * 4, DEFAULTS)[0]
-    assert among.p_adjusted == pytest.approx(4 * now.p_value)
+    assert among.p_adjusted == pytest.approx(4 * there(now.p_value))
 
 
 def in_wall(effect: float, spread: float, n: int = 24) -> Evidence:
@@ -279,10 +268,8 @@ def test_in_wall_mode_numbers_beside_a_verdict_are_those_of_the_ranks() -> None:
     without_again = judge(replace(measured, again=()), WALL)
     assert (judged.verdict, without_again.verdict) == (Verdict.IMPROVEMENT,) * 2
     differences = statistics.log_ratios(measured.base, measured.patched)
-    interval = statistics.signed_rank_interval(differences, 0.99)
-    assert interval is not None
-    change = judged.change
-    assert change is not None
+    interval = there(statistics.signed_rank_interval(differences, 0.99))
+    change = there(judged.change)
     assert change.estimate == as_change(statistics.hodges_lehmann(differences))
     assert (change.low, change.high) == (as_change(interval.low), as_change(interval.high))
     assert judged.p_value == statistics.signed_rank_p(differences)
@@ -292,10 +279,8 @@ def test_what_so_many_blocks_detect_is_called_from_half_of_the_smallest_change_o
     """Not from twice of it on, whatever they scatter by."""
     judged = judge(in_wall(0.01, 0.012), WALL)
     assert judged.verdict is Verdict.INCONCLUSIVE
-    assert judged.detectable is not None
-    assert 0.01 < judged.detectable < 0.018
+    assert 0.01 < there(judged.detectable) < 0.018
     few = judge(in_wall(0.01, 0.02, 12), WALL)
-    assert few.blocks_to_decide is not None
-    assert few.blocks_to_decide > 12
+    assert there(few.blocks_to_decide) > 12
     assert few.reason.startswith("minimum detectable effect with 12 blocks: ")
     assert few.reason.endswith(f"about {few.blocks_to_decide} blocks needed")

@@ -18,7 +18,7 @@ from tests.analysis import factory
 from tests.analysis.factory import fails
 from tests.analysis.measured import compare, whole
 from tests.analysis.wall_factory import WallSession
-from tests.values import but, data
+from tests.values import but, data, there
 
 EVERY_BUSY = tuple(
     (case, block, "base") for case in ("filemap-4k", "filemap-thp") for block in range(12)
@@ -64,8 +64,7 @@ def test_withheld_points_to_exact_mode_and_secondary_metrics_are_silent() -> Non
             assert metric.judgement.change is not None
     assert 'mode = "exact"' in host(comparison)
     # The same numbers on KVM do stand out.
-    iops = WallSession(effect=0.2).compared().cases[0].metric("4k.iops")
-    assert iops is not None
+    iops = there(WallSession(effect=0.2).compared().cases[0].metric("4k.iops"))
     assert iops.judgement.differs
 
 
@@ -89,17 +88,15 @@ def test_a_a_is_that_of_the_same_blocks() -> None:
     ]
     noise = noise_floor(log_ratios(*values), 0.01)
     assert metric.again is not None
-    assert noise.interval is not None
     assert metric.again.pairs == 24
     assert metric.again.estimate == as_change(noise.estimate)
-    assert metric.again.low == as_change(noise.interval.low)
+    assert metric.again.low == as_change(there(noise.interval).low)
     assert metric.again.sd == noise.sd
     assert metric.again.needed == power.blocks_to_detect(noise.sd or 0.0, 0.01, 0.01 / 3)
 
 
 def test_few_blocks_give_a_a_without_interval_or_forecast() -> None:
-    again = WallSession(blocks=3).compared().primary[0].again
-    assert again is not None
+    again = there(WallSession(blocks=3).compared().primary[0].again)
     assert again.estimate is not None
     assert (again.low, again.needed, again.beyond, again.pairs) == (None, None, False, 3)
 
@@ -173,8 +170,7 @@ def test_early_look_is_judged_at_its_share_and_says_so() -> None:
     # The first look is after 12 blocks, which Holm over three metrics cannot decide at 0.1 %.
     comparison = WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True).compared()
     assert verdicts(comparison) == {Verdict.IMPROVEMENT}
-    change = comparison.primary[0].judgement.change
-    assert change is not None
+    change = there(comparison.primary[0].judgement.change)
     assert change.level == pytest.approx(0.998)
     assert "interim analysis after 20 of 48 blocks was conclusive, at 20 %" in host(comparison)
     assert not any("--resume" in of_finding(finding) for finding in comparison.findings)
@@ -185,8 +181,7 @@ def test_look_that_decides_nothing_is_no_end() -> None:
         blocks=48, recorded=12, effect=0.01, spread=0.03, early_looks=True
     ).compared()
     assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
-    assert comparison.wall is not None
-    assert (comparison.wall.early, comparison.wall.unfinished) == (False, True)
+    assert (there(comparison.wall).early, there(comparison.wall).unfinished) == (False, True)
     assert any("--resume" in of_finding(finding) for finding in comparison.findings)
 
 
@@ -213,8 +208,7 @@ def test_primary_and_secondary_metrics_have_the_same_estimate() -> None:
     session = WallSession(effect=0.02)
     manifest, records = session.manifest(), session.records()
     slow = next(r for r in records if r.arm == "patched" and r.block == 3)
-    assert slow.samples is not None
-    samples = {name: value / 7 for name, value in slow.samples.items()}
+    samples = {name: value / 7 for name, value in there(slow.samples).items()}
     records[records.index(slow)] = but(slow, samples=samples)
     case = compare(manifest, records).cases[0]
     by_name = {metric.name: metric.judgement.change for metric in case.metrics}
@@ -278,9 +272,7 @@ ALPHA = 0.01
 
 
 def detectable(sd: float, n: int, alpha: float = ALPHA, least: float = 0.0) -> float:
-    effect = power.detectable_in_blocks(sd, n, alpha, least)
-    assert effect is not None
-    return effect
+    return there(power.detectable_in_blocks(sd, n, alpha, least))
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(8, 0.01), (12, 0.01), (22, 0.01), (40, 0.004)])
@@ -312,8 +304,7 @@ def test_without_spread_everything_is_detected_with_the_fewest_blocks() -> None:
 
 @pytest.mark.parametrize(("sd", "effect"), [(0.01, 0.05), (0.01, 0.014), (0.01, 0.008)])
 def test_the_blocks_named_are_the_fewest_that_detect(sd: float, effect: float) -> None:
-    blocks = power.blocks_to_detect(sd, effect, ALPHA)
-    assert blocks is not None
+    blocks = there(power.blocks_to_detect(sd, effect, ALPHA))
     assert detectable(sd, blocks) <= effect
     assert (power.detectable_in_blocks(sd, blocks - 1, ALPHA) or math.inf) > effect
 
@@ -330,9 +321,8 @@ def test_blocks_to_decide_asks_the_question_the_estimate_raises() -> None:
     question = Question(0.0025, 0.02, 0.05, family=2)
     blocks = power.blocks_to_decide(0.002, 0.0025, question)
     assert blocks == power.blocks_to_detect(0.0025, 0.002, 0.01)
-    small = power.blocks_to_decide(-0.0005, 0.0025, question)
+    small = there(power.blocks_to_decide(-0.0005, 0.0025, question))
     assert small == power.blocks_to_exclude(0.0025, 0.002, 0.05)
-    assert small is not None
     assert small > 8
 
 

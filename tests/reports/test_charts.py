@@ -18,7 +18,7 @@ from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured, render
 from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
-from tests.values import but, data
+from tests.values import but, data, there
 
 # What each session's page has: a chart that is lost, or drawn twice, is an error here.
 ON_PAGE = data(__file__, "on_page")
@@ -49,8 +49,7 @@ def test_charts_are_well_formed_follow_the_page_and_say_in_words_what_they_show(
     for chart in drawings:
         root = ET.fromstring(chart.svg)
         assert root.get("role") == "img"
-        title = root.find("{http://www.w3.org/2000/svg}title")
-        assert title is not None
+        title = there(root.find("{http://www.w3.org/2000/svg}title"))
         assert root.get("aria-labelledby") == title.get("id")
         assert title.text == chart.alt != ""
         loose = re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", chart.svg)

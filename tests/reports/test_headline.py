@@ -12,7 +12,7 @@ from tests.analysis.measured import compare, measured, render, whole
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_words import arms_of
-from tests.values import but
+from tests.values import but, there
 
 RESUME = "./lab.py run --resume /srv/ab"
 
@@ -60,8 +60,7 @@ def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
     ended = WallSession(
         blocks=48, recorded=LOOKS[1].blocks, effect=0.2, early_looks=True
     ).compared()
-    assert ended.wall is not None
-    assert ended.wall.early
+    assert there(ended.wall).early
     assert headline(whole(ended)).text == "All improvements"
     between = WallSession(blocks=24, recorded=7, effect=0.2, early_looks=True).compared()
     assert headline(whole(between)).text == "Not finished: 42 of 144 runs"

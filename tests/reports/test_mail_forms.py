@@ -19,7 +19,7 @@ from tests.analysis.measured import compare, measured, render, whole
 from tests.analysis.test_execution import on_record
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
-from tests.values import but, data
+from tests.values import but, data, there
 
 MAIL = ("letter", "lkp", "mmtests")
 Either = Comparison | SessionComparison
@@ -152,8 +152,7 @@ def test_derived_reclaim_rows() -> None:
     ids=["gcc", "cross", "clang", "numbered"],
 )
 def test_compiler_is_named_by_its_program(version: str, name: str) -> None:
-    match = lkp.COMPILER.search(version)
-    assert match is not None
+    match = there(lkp.COMPILER.search(version))
     assert match[0] == name
 
 

@@ -12,7 +12,7 @@ from tests.analysis import counts_factory
 from tests.analysis.measured import compare, render
 from tests.analysis.wall_factory import WallSession
 from tests.reports.render.test_page import ParsedPage
-from tests.values import but
+from tests.values import but, there
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,7 @@ def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
     assert words in plain(quiet)
     # Emulated time does not depend on layout, and two arms of one image share theirs.
     assert words not in plain(translated)
-    facts = quiet.wall
-    assert facts is not None
+    facts = there(quiet.wall)
     assert facts.images == 2
     alike = findings.of_host(but(facts, images=1))
     assert {finding.kind for finding in findings.of_host(facts)} - {

@@ -13,7 +13,7 @@ from reports import sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
 from tests.analysis.measured import measured, render
-from tests.values import but
+from tests.values import but, there
 from text import typeset
 
 
@@ -123,8 +123,7 @@ def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
             [record for record in many.records() if record.arm in names],
         )
     )
-    share = two.comparisons[0].cases[0].metric("4k.slowpath_share")
-    assert share is not None
+    share = there(two.comparisons[0].cases[0].metric("4k.slowpath_share"))
     assert wording.change(share) == "-25.75 points"
     assert wording.bounds(share) == "[-25.75, -25.75]"
     for session in (two, many.compared()):

@@ -48,7 +48,7 @@ from tests.analysis import counts_factory as counts
 from tests.analysis.counts_factory import FOLIOS
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare, render
-from tests.values import but, data
+from tests.values import but, data, there
 
 FAULT, TIMER = "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"
 ENTRY, READ, ADD, LOAD = "entry_SYSCALL_64", "filemap_read", "filemap_add_folio", "xas_load"
@@ -423,9 +423,8 @@ def test_many_functions_are_summed_behind_those_that_are_listed(manifest: Manife
     runs = counts.of_twin(manifest, "memory", {"base": [many] * 2, "patched": [many] * 2})
     (result,) = memory.compare_memory(Recorded(manifest, *runs))
     assert (len(result.rows), result.other_count) == (60, 40)
-    assert result.others is not None
     listed = sum(each.llc.base for each in result.rows)
-    assert listed + result.others.llc.base == pytest.approx(result.total.llc.base)
+    assert listed + there(result.others).llc.base == pytest.approx(result.total.llc.base)
 
 
 def test_a_path_has_its_own_and_all_that_it_called(comparison: Comparison) -> None:

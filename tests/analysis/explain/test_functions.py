@@ -25,7 +25,7 @@ from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal, fails
 from tests.analysis.measured import compare
-from tests.values import but, data
+from tests.values import but, data, there
 
 
 def find(attributions: Sequence[Attribution], unit: str, phase: str = "4k") -> Attribution:
@@ -90,17 +90,15 @@ def test_rows_groups_and_others_are_the_whole_difference(counted: Comparison) ->
             whole.patched
         )
         assert sum(g.functions for g in attribution.groups) == len(attribution.functions)
-        assert attribution.others is not None
-        assert attribution.listed_difference + attribution.others.difference == pytest.approx(
-            whole.difference, abs=1e-6
-        )
+        assert attribution.listed_difference + there(
+            attribution.others
+        ).difference == pytest.approx(whole.difference, abs=1e-6)
 
 
 def test_the_listed_functions_explain_the_change(counted: Comparison) -> None:
     for attribution in counted.attributions:
         assert attribution.share == pytest.approx(1, abs=TOLERANCE)
-        assert attribution.movement is not None
-        assert attribution.movement >= MOVEMENT
+        assert there(attribution.movement) >= MOVEMENT
         sizes = [abs(row.instructions.difference) for row in attribution.functions]
         assert sizes == sorted(sizes, reverse=True)
 
@@ -243,8 +241,7 @@ def test_a_name_in_two_files_is_one_row() -> None:
     both = [but(profiles[0], phases=(split,)), profiles[1]]
     (row,) = attribute(Recorded(manifest, records, both))[0].functions
     assert (row.instructions.base, row.instructions.difference) == (3.0, 0.0)
-    assert row.calls is not None
-    assert row.calls.base == 0.2
+    assert there(row.calls).base == 0.2
 
 
 DIFFERENCES = st.lists(st.floats(-1e6, 1e6, allow_nan=False), max_size=60)

@@ -14,7 +14,7 @@ from results.record import CaseRecord, Manifest
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare, render
-from tests.values import but
+from tests.values import but, there
 
 XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
 
@@ -98,8 +98,7 @@ def test_held_per_unit_and_each_time_and_by_who_takes_it(locks: MeasuredLocks) -
     assert lock.held.base == pytest.approx(574 + 0.8 * 743, rel=2e-3)
     assert lock.held.patched == pytest.approx(511 + 0.8 * 742, rel=2e-3)
     assert lock.taken.base == pytest.approx(1.8, rel=2e-3)
-    assert lock.held_each is not None
-    assert lock.held_each.base == pytest.approx((574 + 0.8 * 743) / 1.8, rel=2e-3)
+    assert there(lock.held_each).base == pytest.approx((574 + 0.8 * 743) / 1.8, rel=2e-3)
     assert lock.waits is lock.waited is None
     adds, removes = lock.sites
     assert (adds.function, removes.function) == ("__remove_mapping", "__filemap_add_folio")
@@ -172,12 +171,12 @@ def waiting(session: ExactSession) -> list[Profile]:
             )
             for waiter, each in (("__filemap_add_folio", rare), ("__remove_mapping", 10 * rare))
         )
-        assert profile.locks is not None
-        tree = but(profile.locks[0], pairs=pairs)
+        first, *others = there(profile.locks)
         entered = FunctionCount(
             name="native_queued_spin_lock_slowpath", file="", instructions=50, calls=folios // rare
         )
-        return but(profile, locks=(tree, *profile.locks[1:]), kernel=(*profile.kernel, entered))
+        locks = (but(first, pairs=pairs), *others)
+        return but(profile, locks=locks, kernel=(*profile.kernel, entered))
 
     return [
         but(each, phases=tuple(phase(p, 20 if "-base" in each.run_id else 40) for p in each.phases))
@@ -199,8 +198,7 @@ def test_who_waited_for_whom_is_per_unit_and_paired(
     assert (adds.waits.base, adds.waits.patched) == pytest.approx((50, 25), rel=1e-3)
     assert (adds.handovers.base, adds.handovers.patched) == pytest.approx((25, 12.5), rel=1e-3)
     assert adds.waited.base == pytest.approx(30)
-    assert table.slow_entries is not None
-    assert (table.slow_entries.base, table.slow_entries.patched) == pytest.approx(
+    assert (there(table.slow_entries).base, there(table.slow_entries).patched) == pytest.approx(
         (50, 25), rel=1e-3
     )
     line = section.LOCKS.lines(table)[1]

@@ -25,7 +25,7 @@ from results.record import Manifest, RunRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import compare, render
-from tests.values import but
+from tests.values import but, there
 
 SESSION = ExactSession()
 MANIFEST = counts.counted(SESSION.manifest())
@@ -156,12 +156,10 @@ def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scali
 def test_the_published_figure_is_held_against_the_range(
     comparison: Comparison, first: Scaling
 ) -> None:
-    published = first.published
-    assert published is not None
+    published = there(first.published)
     assert published.jobs == 16
     assert published.change == pytest.approx(2625.56 / 2445.02 - 1)
-    point = first.at(16)
-    assert point is not None
+    point = there(first.at(16))
     assert published.change > point.change[1]
     assert section.SCALING.lines(first)[0].says == "below published +7.38 %"
     for change, where in ((point.change[0] - 0.01, "above"), (first.at_one, "holds")):
@@ -250,24 +248,17 @@ def test_what_is_saved_under_the_lock_widens_the_range() -> None:
         with_misses(saved=900),
     )
     assert (without.missed, without.missed_held) == (None, None)
-    assert plain.missed_held is not None
     # As many as instructions with the lock held of the judged runs have.
-    assert plain.missed_held.l2[0] == pytest.approx(2000 / HELD * plain.held[0])
+    assert there(plain.missed_held).l2[0] == pytest.approx(2000 / HELD * plain.held[0])
     assert saved.points[-1].change[1] > 1.05 * plain.points[-1].change[1]
     # With the lock always held, each instruction and each miss at its slowest.
-    many = MACHINE.many
-    assert many is not None
-    assert saved.missed_held is not None
-    base, patched = (
-        held + cycles
-        for held, cycles in zip(saved.held, cycles_of(MACHINE, saved.missed_held), strict=True)
-    )
+    cycles = cycles_of(MACHINE, there(saved.missed_held))
+    base, patched = map(sum, zip(saved.held, cycles, strict=True))
     assert saved.points[-1].change[1] > base / patched - 1 - 2e-4
 
 
 def test_a_machine_that_does_not_say_what_is_without_misses_has_none() -> None:
-    assert MACHINE.many is not None
-    many = but(MACHINE.many, instructions_per_cycle_in_caches=None)
+    many = but(there(MACHINE.many), instructions_per_cycle_in_caches=None)
     machine = but(MACHINE, many=many)
     twins = tuple(but(twin, machine=machine) for twin in WITH_TWIN.twins)
     without = but(WITH_TWIN, machine=machine, twins=twins)

@@ -18,7 +18,7 @@ from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import compare, render
 from tests.reports.render.test_page import ParsedPage
-from tests.values import but
+from tests.values import but, there
 from text import typeset
 
 
@@ -133,15 +133,13 @@ def test_a_verdict_names_the_functions_behind_it(counted: Comparison) -> None:
 def test_a_path_is_explained_by_the_functions_that_make_it_up(counted: Comparison) -> None:
     """A path moves as instructions do, a rate as their reciprocal."""
     bw = counted.primary[0]
-    moved = counted.headlines[0].total.change
-    assert bw.judgement.change is not None
-    assert moved is not None
+    moved = there(counted.headlines[0].total.change)
     for estimate, name, explained in (
         (moved, "4k.instructions", True),
         (-moved, "4k.instructions", False),
         (moved, "4k.work", False),
     ):
-        change = but(bw.judgement.change, estimate=estimate)
+        change = but(there(bw.judgement.change), estimate=estimate)
         judgement = but(bw.judgement, change=change)
         path = but(bw, name=name, direction="lower", judgement=judgement)
         case = counted.cases[0]
@@ -154,9 +152,8 @@ def test_a_path_is_explained_by_the_functions_that_make_it_up(counted: Compariso
 def test_instructions_that_do_not_account_for_a_rate_are_not_named(counted: Comparison) -> None:
     """As where work takes longer because it sleeps, and costs a few instructions besides."""
     bw = counted.primary[0]
-    assert bw.judgement.change is not None
     for estimate in (-0.26, 0.1, -1.0):
-        change = but(bw.judgement.change, estimate=estimate)
+        change = but(there(bw.judgement.change), estimate=estimate)
         other = but(bw, judgement=but(bw.judgement, change=change))
         case = counted.cases[0]
         metrics = tuple(other if metric == bw else metric for metric in case.metrics)
