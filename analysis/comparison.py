@@ -534,20 +534,18 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
     withholding = next((gate for gate in reversed(gates) if gate.withholds), None)
     if withholding is None and not any(gate.standing == "pending" for gate in gates):
         return changed
-    cases = []
-    for case in comparison.cases:
-        metrics = []
-        for metric in case.metrics:
-            judgement = metric.judgement
-            if judgement.verdict is not None and withholding:
-                blame = "series" if withholding.standing == "red" else "host"
-                reason = first_words(withholding)
-                judgement = _nothing(judgement, Verdict.FAILED, Cause.UNCHECKED, blame, reason)
-            elif judgement.verdict is not None:
-                reason = f"{judgement.reason}; {PENDING}" if judgement.reason else PENDING
-                judgement = judgement.model_copy(update={"reason": reason})
-            metrics.append(metric.model_copy(update={"judgement": judgement}))
-        cases.append(case.model_copy(update={"metrics": tuple(metrics)}))
+
+    def judged(metric: MetricComparison) -> MetricComparison:
+        judgement = metric.judgement
+        if judgement.verdict is not None and withholding:
+            blame = "series" if withholding.standing == "red" else "host"
+            reason = first_words(withholding)
+            judgement = _nothing(judgement, Verdict.FAILED, Cause.UNCHECKED, blame, reason)
+        elif judgement.verdict is not None:
+            reason = f"{judgement.reason}; {PENDING}" if judgement.reason else PENDING
+            judgement = judgement.model_copy(update={"reason": reason})
+        return metric.model_copy(update={"judgement": judgement})
+
     if withholding is None:
         awaiting = Finding(level="warning", scope="session", kind="checks-pending")
         findings = (awaiting, *comparison.findings)
@@ -559,4 +557,4 @@ def gated(comparison: Comparison, base: str, checks: Sequence[Check]) -> Compari
             for finding in comparison.findings
             if (comparison.runs_recorded or finding.scope != "session") and finding != missing
         )
-    return changed.model_copy(update={"cases": tuple(cases), "findings": findings})
+    return changed.with_metrics(judged).model_copy(update={"findings": findings})

@@ -6,6 +6,7 @@ are in the unit of their metric.  ``None`` means "not known", never zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny
@@ -295,6 +296,14 @@ class Comparison(Record):
     def primary(self) -> tuple[MetricComparison, ...]:
         """All metrics that are judged, case by case."""
         return tuple(metric for case in self.cases for metric in case.primary)
+
+    def with_metrics(self, change: Callable[[MetricComparison], MetricComparison]) -> Comparison:
+        """The same with each metric changed."""
+        cases = tuple(
+            case.model_copy(update={"metrics": tuple(map(change, case.metrics))})
+            for case in self.cases
+        )
+        return self.model_copy(update={"cases": cases})
 
     def metric(self, case: str, name: str) -> MetricComparison | None:
         """The metric of this name of a case; None where the pair has none."""

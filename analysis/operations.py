@@ -102,18 +102,9 @@ def _comparison(comparison: Comparison, of_phase: dict[tuple[str, str], Operatio
             if not (isinstance(each, Attribution) and each.unit == IO and operation.factor != 1.0):
                 kept.append(_counted(each, operation))
         explained[name] = tuple(kept)
-    cases = tuple(
-        case.model_copy(
-            update={
-                "metrics": tuple(
-                    _metric(each, of_phase[case.name, each.phase]) for each in case.metrics
-                )
-            }
-        )
-        for case in comparison.cases
-    )
-    update = {"manifest": _manifest(comparison.manifest), "cases": cases, "explained": explained}
-    return comparison.model_copy(update=update)
+    read = comparison.with_metrics(lambda each: _metric(each, of_phase[each.case, each.phase]))
+    update = {"manifest": _manifest(comparison.manifest), "explained": explained}
+    return read.model_copy(update=update)
 
 
 def _metric(metric: MetricComparison, operation: Operation) -> MetricComparison:

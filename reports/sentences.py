@@ -118,11 +118,6 @@ def _failed_runs(values: Values) -> str:
     return f"failed runs: {arms}{each}; their {values['repeated']} are excluded on all arms"
 
 
-def _diagnostic(values: Values) -> str:
-    runs = values["runs"]
-    return f"diagnostic run{'s' * (len(runs) > 1)} failed: {', '.join(runs)}: {values['why']}"
-
-
 def _executed(values: Values) -> str:
     executed, idle = values["executed"], values["not_executed"]
     if not executed:
@@ -200,7 +195,9 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
         ),
         "of-runs": lambda v: f"{v['text']} ({counted(v['runs'], 'run')})",
         "published": lambda v: f"{v['metric']}: {v['note']}",
-        "diagnostic-failed": _diagnostic,
+        "diagnostic-failed": lambda v: (
+            f"diagnostic run{'s' * (len(v['runs']) > 1)} failed: {', '.join(v['runs'])}: {v['why']}"
+        ),
         "events-dropped": lambda v: (
             f"{v['case']}, phase {v['phase']}: {v['events']} trace events were lost, so waits are "
             "incomplete"

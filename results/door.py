@@ -43,7 +43,9 @@ def read(top: Path, name: str, most: int = TEXT) -> bytes:
     OSError: there is none, or it cannot be read.
     """
     with opened(top, name, most) as file:
-        return _whole(file, most, top / name)
+        content = file.read(most + 1)
+        _require_size(len(content), most, top / name)
+        return content
 
 
 @contextmanager
@@ -245,12 +247,6 @@ def _words(path: Path, kind: str) -> Iterator[None]:
             raise _refused(what, path) from None
         error.filename = str(path)
         raise
-
-
-def _whole(file: IO[bytes], most: int, path: Path) -> bytes:
-    content = file.read(most + 1)
-    _require_size(len(content), most, path)
-    return content
 
 
 def _require_size(size: int, most: int, path: Path) -> None:

@@ -177,12 +177,6 @@ def _figure(figure: doc.Figure) -> str:
     return f"<figure>\n{head}\n{figure.svg}\n{caption}\n</figure>"
 
 
-def _box(label: str, inner: str) -> str:
-    """A box that scrolls by itself, with the keyboard too: a page is never wider than a phone."""
-    region = f'<div class="scroll" tabindex="0" role="region" aria-label={attribute(label)}>'
-    return f"{region}\n{inner}\n</div>"
-
-
 def _verdict(verdict: doc.VerdictRow) -> str:
     tone = _tone(verdict.style or verdict.word) or "plain"
     values = (" -> ".join(verdict.values),) if any(verdict.values) else ()
@@ -208,7 +202,9 @@ def _table(table: doc.Table) -> str:
         rows.append(f"<tr{names}>{cells}</tr>")
     head, body = _heads(table.columns), "\n".join(rows)
     inner = f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    return _box(table.label, inner)
+    # A box that scrolls by itself, with the keyboard too: a page is never wider than a phone.
+    region = f'<div class="scroll" tabindex="0" role="region" aria-label={attribute(table.label)}>'
+    return f"{region}\n{inner}\n</div>"
 
 
 def _heads(columns: Sequence[Column]) -> str:
