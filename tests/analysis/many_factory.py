@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from analysis.many import SessionComparison, compare_session
 from experiment.spec import ArmSpec, Compare, Published, SeriesSpec
@@ -127,10 +128,11 @@ class Many:
             fingerprint=f"{case}{block}{arm}",
         )
 
-    def compared(self, records: Sequence[RunRecord] | None = None) -> SessionComparison:
-        return compare_session(
-            measured(self.manifest(), self.records() if records is None else records)
-        )
+    def compared(
+        self, records: Sequence[RunRecord] | None = None, **head: Any
+    ) -> SessionComparison:
+        runs = self.records() if records is None else records
+        return compare_session(measured(but(self.manifest(), **head), runs))
 
 
 def steps() -> Many:

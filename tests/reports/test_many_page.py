@@ -12,7 +12,9 @@ from analysis.model import Comparison
 from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
-from reports.sections import answer
+from reports.document import Table
+from reports.sections import answer, metrics
+from reports.sections.view import View
 from reports.sentences import changed_per_unit
 from tests.analysis import counts_factory, factory
 from tests.analysis.many_factory import ARMS, Many, steps, workloads
@@ -142,3 +144,17 @@ def test_patch_by_patch_says_which_functions_each_step_changed() -> None:
     for headline, each in zip(second.headlines, words, strict=True):
         assert f"Step 2, {headline.case} {headline.phase}: {each}." in text
     assert not any(f"Step {step}, " in text for step in (1, 3))
+
+
+def test_the_changes_stand_before_the_arms() -> None:
+    many = compare_session(measured(*workloads(9)))
+    [table] = [
+        block for block in metrics.workloads(View(many, drawn=False)) if isinstance(block, Table)
+    ]
+    assert [column.head for column in table.columns] == [
+        "workload",
+        "",
+        "change",
+        *(arm.name for arm in many.arms),
+    ]
+    assert {len(row.cells) for row in table.rows} == {len(table.columns)}

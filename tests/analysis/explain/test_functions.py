@@ -90,6 +90,10 @@ def test_rows_groups_and_others_are_the_whole_difference(counted: Comparison) ->
             whole.patched
         )
         assert sum(g.functions for g in attribution.groups) == len(attribution.functions)
+        for group in attribution.groups:
+            assert sum(file.functions for file in group.files) == group.functions
+            of_files = sum(file.instructions.difference for file in group.files)
+            assert of_files == pytest.approx(group.instructions.difference, abs=1e-6)
         assert attribution.listed_difference + there(
             attribution.others
         ).difference == pytest.approx(whole.difference, abs=1e-6)
