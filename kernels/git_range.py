@@ -15,6 +15,7 @@ from errors import InfraError, UsageError
 from experiment.series_name import split_range
 from host.process import Finished, TimedOutError, paste, run
 from kernels.mail import slug
+from kernels.series import PLAIN_GIT
 from text import clean, enumerated, words
 
 # Of a command, and of what it may wait for without doing anything.
@@ -44,12 +45,7 @@ FORMAT = words(
     "--no-signature --zero-commit --no-attach --no-thread --no-cover-letter --no-notes --no-base "
     "--no-signoff --no-numbered --subject-prefix=PATCH --suffix=.patch --encode-email-headers"
 )
-ENVIRONMENT = {
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "LC_ALL": "C",
-}
+ENVIRONMENT = {**PLAIN_GIT, "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 SETTINGS = words(
     "core.quotePath=true core.fsmonitor=false core.hooksPath=/dev/null log.showSignature=false "
     "submodule.recurse=false"

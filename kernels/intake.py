@@ -44,6 +44,7 @@ from kernels.products import LARGEST_MBOX, mailbox_too_large, unpacked
 from kernels.series import (
     LARGEST,
     ORDER,
+    PLAIN_GIT,
     host_code,
     missing,
     patch_of,
@@ -192,8 +193,7 @@ def _fetch_thread(message_id: str, into: Path) -> None:
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(folder / "home"),
             "GIT_CEILING_DIRECTORIES": str(folder.parent),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
+            **PLAIN_GIT,
             "LC_ALL": "C.UTF-8",
         }
         variables |= {key: os.environ[key] for key in NETWORK if key in os.environ}

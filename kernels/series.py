@@ -200,9 +200,8 @@ def as_counted(name: str) -> tuple[tuple[str, int], ...]:
 
 # Of all patches of a series together.
 APPLY_TIMEOUT_S = 600.0
-# The user's git settings (apply.whitespace) and a surrounding hook's variables
-# (GIT_DIR) would change what "applies" means.
-FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+# The user's git settings (apply.whitespace) would change what "applies" means.
+PLAIN_GIT = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 # Of a patch and of a series; the largest patch of a release (generated register headers) has 10 MB.
 LARGEST = 32 << 20
 LONGEST_HEADER = 4096
@@ -326,17 +325,12 @@ def _require_host(patch: Patch, folder: Path, box: Box | None) -> None:
 def _git_apply(
     patch: Patch, file: Path, folder: Path, box: Box | None, until: float, *options: str
 ) -> Finished:
-    env = {
-        "GIT_CEILING_DIRECTORIES": str(folder.resolve().parent),
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "LC_ALL": "C",
-    }
-    unset = ["env", *(word for name in FOREIGN for word in ("-u", name))]
-    full = [*unset, "git", "apply", *options, str(file)]
+    above = str(folder.resolve().parent)
+    env = {**PLAIN_GIT, "GIT_CEILING_DIRECTORIES": above, "LC_ALL": "C"}
+    argv = ["git", "apply", *options, str(file)]
     try:
         return run(
-            box.argv(full, folder, env) if box else full,
+            box.argv(argv, folder, env) if box else argv,
             timeout_s=max(1.0, until - time.monotonic()),
             cwd=folder,
             env=env,
