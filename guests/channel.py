@@ -25,6 +25,7 @@ from errors import InfraError
 from experiment.plan import Size
 from experiment.spec import Guest
 from host import limited
+from host.sandbox import Limits
 from results import door
 
 MAGIC = b"TWINBOOT1"
@@ -330,6 +331,14 @@ class Machine:
     prepare_text: str
     preload: Path
     cmdline: tuple[str, ...] = ()
+
+
+def limits(guest: Guest, cpu_s: int) -> Limits:
+    """What QEMU may take for a guest: its size is known, and what others leave is no measure."""
+    memory_bytes = guest.memory_mib << 20
+    whole = memory_bytes + OWN_MEMORY_BYTES
+    most = max(memory_bytes, 2 * LARGEST)
+    return Limits(cpu_s=cpu_s, memory_bytes=whole, file_bytes=most, all_memory_bytes=whole)
 
 
 @dataclass(frozen=True)

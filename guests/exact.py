@@ -27,7 +27,7 @@ from experiment.architecture import ARCHITECTURES
 from experiment.spec import Guest
 from guests import channel
 from guests.argv import ExactFiles, environment, memory_files, qemu_argv
-from guests.channel import OWN_MEMORY_BYTES, POLL_S, Clock, Follower, Monitor, ending_of, sent_files
+from guests.channel import POLL_S, Clock, Follower, Monitor, ending_of, sent_files
 from guests.channel import Machine as Machine
 from guests.channel import Outcome as Outcome
 from guests.probe.plugin import Probe
@@ -332,7 +332,7 @@ def _box(
     tool = sandbox.available(BOX_TOOLS)
     if tool is None or shutil.which(qemu) is None:
         return None
-    memory_bytes = machine.guest.memory_mib << 20
+    cpu_s = int(2 * (machine.guest.boot_timeout_s + machine.guest.run_timeout_s))
     readable = [files.kernel, files.initramfs, machine.preload.absolute()]
     readable += [path.absolute() for path in (probe.path, probe.functions) if path] if probe else []
     # Of a QEMU that is not the system's: its program, libraries and firmware.
@@ -342,13 +342,7 @@ def _box(
         tool,
         writable=tuple((place, place) for place in (folder, files.console, files.result)),
         readable=(*readable, *installed),
-        limits=sandbox.Limits(
-            cpu_s=int(2 * (machine.guest.boot_timeout_s + machine.guest.run_timeout_s)),
-            memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
-            file_bytes=max(memory_bytes, 2 * channel.LARGEST),
-            # A guest's size is known: what other guests leave of the host's memory is no measure.
-            all_memory_bytes=memory_bytes + OWN_MEMORY_BYTES,
-        ),
+        limits=channel.limits(machine.guest, cpu_s),
         # QEMU maps it copy-on-write, but opens it for writing.
         shared=shared,
         sockets=True,

@@ -197,17 +197,10 @@ def run(
             machine.guest, machine.size, files, accelerator, machine.placement, machine.cmdline
         )
         # virtme-ng's root is the guest's: the system's programs and the run's files.
-        memory_bytes = machine.guest.memory_mib << 20
         box = sandbox.box(
             (folder.absolute(), files.folder),
             readable=(machine.kernel.absolute(), *sandbox.programs(VNG, QEMU)),
-            limits=sandbox.Limits(
-                cpu_s=ALL_CPU_S,
-                memory_bytes=memory_bytes + channel.OWN_MEMORY_BYTES,
-                file_bytes=max(memory_bytes, 2 * channel.LARGEST),
-                # A guest's size is known: what others leave of the host's memory is no measure.
-                all_memory_bytes=memory_bytes + channel.OWN_MEMORY_BYTES,
-            ),
+            limits=channel.limits(machine.guest, ALL_CPU_S),
         )
         kvm = (DEVICE,) if accelerator != "tcg" and DEVICE.exists() else ()
         # QEMU's monitor is a socket, and memory by node or in huge pages a file without a name.

@@ -18,12 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from errors import InfraError, LabError
+from errors import LabError
 from experiment.architecture import X86_64
 from guests import kept
 from guests.exact import BootError, Outcome
 from host import facts
-from host.packages import locate
+from host.packages import require
 from host.process import run
 from runs.boots import MIB
 from runs.fleet.parcel import Answer, Parcel, in_words, read_raw
@@ -127,15 +127,13 @@ def _boot(parcel: Parcel, answer: Answer, watch: Callable[[str], None]) -> Answe
 def identity() -> dict[str, str]:
     """Lab, QEMU, firmware and Python of this process, as texts; InfraError: there is no QEMU."""
     qemu = X86_64.board.qemu
-    path = locate(qemu)
-    if path is None:
-        raise InfraError("program not found", where=qemu, next_step="./lab.py doctor")
+    path = require(qemu)
     version = run([qemu, "--version"], timeout_s=TIMEOUT_S).stdout
     match = re.search(r"version (.+)", version)
     return {
         "lab code": lab_code(CHECKOUT),
         "QEMU version": match[1].strip() if match else "not found",
-        **kept.emulator(Path(path)),
+        **kept.emulator(path),
         # What is sent is pickled.
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "machine": platform.machine(),
