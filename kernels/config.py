@@ -123,8 +123,7 @@ def fragments(
     is wanted and not installed.
     """
     if mode == "native":
-        file = CONFIG_FOLDER / f"{UM}.config"
-        return (Fragment(str(file), parse((checkout / file).read_text())),)
+        return (_fragment(checkout, UM),)
     flavours = known_flavours(checkout)
     if flavour not in flavours:
         close = difflib.get_close_matches(flavour, flavours, 1)
@@ -144,23 +143,20 @@ def fragments(
         if release and number_of(file.stem) <= number_of(release)
     ]
     names = [BASE, *since, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
-    texts = {name: (checkout / CONFIG_FOLDER / f"{name}.config").read_text() for name in names}
-    texts |= _stack(checkout, flavour)
-    for name in additions:
-        place = f"{ADDITIONS.name}/{name}"
-        texts[place] = (checkout / CONFIG_FOLDER / f"{place}.config").read_text()
-    ours = [
-        Fragment(str(CONFIG_FOLDER / f"{name}.config"), parse(text)) for name, text in texts.items()
-    ]
+    names += [*_stack(checkout, flavour), *(f"{ADDITIONS.name}/{name}" for name in additions)]
     virtme = [Fragment(VIRTME, parse(virtme_fragment(architecture)))] if in_wall else []
-    return (*virtme, *ours)
+    return (*virtme, *(_fragment(checkout, name) for name in dict.fromkeys(names)))
 
 
-def _stack(checkout: Path, flavour: str) -> dict[str, str]:
-    """Texts of a flavour and those it is on top of by name, the lowest first."""
-    text = (checkout / CONFIG_FOLDER / f"{flavour}.config").read_text()
-    below = ON_TOP_OF.match(text)
-    return {**(_stack(checkout, below[1]) if below else {}), flavour: text}
+def _fragment(checkout: Path, name: str) -> Fragment:
+    file = CONFIG_FOLDER / f"{name}.config"
+    return Fragment(str(file), parse((checkout / file).read_text()))
+
+
+def _stack(checkout: Path, flavour: str) -> list[str]:
+    """Names of a flavour and those it is on top of, the lowest first."""
+    below = ON_TOP_OF.match((checkout / CONFIG_FOLDER / f"{flavour}.config").read_text())
+    return [*(_stack(checkout, below[1]) if below else []), flavour]
 
 
 def of_architecture(architecture: Architecture, page_kib: int) -> tuple[str, ...]:

@@ -174,53 +174,31 @@ class Phase(Frozen):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Phase:
-        units, costs = ([each.name for each in group] for group in (self.units, self.costs))
-        mistakes = [
-            words
-            for is_wrong, words in (
-                (
-                    bool(self.fio) == bool(self.program),
-                    "exactly one of fio (or job_file) and program is wanted",
-                ),
-                (
-                    len(self.program) == 1 or bool(self.program) != bool(self.ops),
-                    "a program is [NAME, OPERATION] and a number of ops; ops belong to programs "
-                    "only",
-                ),
-                (
-                    self.program and not self.units[0].ios,
-                    "units: the first one of a program is its operation, with ios = true",
-                ),
-                (
-                    self.program and self.costs,
-                    "costs: a program does the same work in every run and has none",
-                ),
-                (
-                    len(set(units)) != len(units),
-                    f"units: a name is given twice in {', '.join(units)}",
-                ),
-                *(
-                    (
-                        ratio.unit not in units,
-                        f"ratios: {ratio.name}: no such unit: {ratio.unit}; "
-                        f"known: {', '.join(units)}",
-                    )
-                    for ratio in self.ratios
-                ),
-                (
-                    len(set(costs)) != len(costs),
-                    f"costs: a name is given twice in {', '.join(costs)}",
-                ),
-                (
-                    costs and not any(cost.ios for cost in self.costs),
-                    "costs: one of them has ios = true: work is given per I/O",
-                ),
-            )
-            if is_wrong
-        ]
-        if mistakes:
-            raise ValueError(mistakes[0])
+        if mistake := next(self._mistakes(), ""):
+            raise ValueError(mistake)
         return self
+
+    def _mistakes(self) -> Iterator[str]:
+        """In what its parts do not agree."""
+        units, costs = ([each.name for each in group] for group in (self.units, self.costs))
+        if bool(self.fio) == bool(self.program):
+            yield "exactly one of fio (or job_file) and program is wanted"
+        if len(self.program) == 1 or bool(self.program) != bool(self.ops):
+            yield "a program is [NAME, OPERATION] and a number of ops; ops belong to programs only"
+        if self.program and not self.units[0].ios:
+            yield "units: the first one of a program is its operation, with ios = true"
+        if self.program and self.costs:
+            yield "costs: a program does the same work in every run and has none"
+        if len(set(units)) != len(units):
+            yield f"units: a name is given twice in {', '.join(units)}"
+        for ratio in self.ratios:
+            if ratio.unit not in units:
+                known = ", ".join(units)
+                yield f"ratios: {ratio.name}: no such unit: {ratio.unit}; known: {known}"
+        if len(set(costs)) != len(costs):
+            yield f"costs: a name is given twice in {', '.join(costs)}"
+        if costs and not any(cost.ios for cost in self.costs):
+            yield "costs: one of them has ios = true: work is given per I/O"
 
 
 class Variant(Frozen):
