@@ -81,14 +81,17 @@ def split_range(name: str) -> tuple[str, str, str] | None:
 
 
 def from_here(name: str, *, here: Path, checkout: Path) -> str:
-    """A series or source of a command line, relative to ``here``; not found: the checkout."""
+    """A series or source of a command line, relative to ``here``; not found: the checkout.
+
+    None is none.
+    """
     kind, colon, rest = name.partition(":")
     if colon and kind in ("git", "dir", "tarball", "image"):
         place, at, more = rest.partition("@") if kind in ("git", "image") else (rest, "", "")
         if kind == "image" and at:
             more = _absolute(more, here, checkout)
         return f"{kind}:{_absolute(place, here, checkout)}{at}{more}"
-    if kind_of(name) in ("thread", "range") or colon:
+    if not name or colon or kind_of(name) in ("thread", "range"):
         return name
     file, mail = split_mail(name)
     return _absolute(file, here, checkout) + (f"#{mail}" if mail else "")

@@ -401,7 +401,7 @@ def entry_of(
             raise missing(name, checkout)
         # Whoever works the queue may be anywhere.
         place = str(path.absolute()) + (f"#{mail}" if mail else "")
-    source = from_here(request.source, here=here, checkout=checkout) if request.source else ""
+    source = from_here(request.source, here=here, checkout=checkout)
     request = replace(request, series=(place,), source=source)
     from_series(
         request.series,

@@ -56,10 +56,14 @@ def run_gate(
         else:
             able.append(entry)
     if able:
-        guests = {entry.run_id: _guest(session, entry) for entry in able}
+        guests = {
+            entry.run_id: check_guest(session.resolved, entry, session.initramfs.mib)
+            for entry in able
+        }
         memory = max(each.guest.memory_mib for each in guests.values())
         slots = options.executor.slots(memory, options.guests_at_once)
-        judge = _Judge(session, store, reporter, {entry.run_id: entry for entry in todo})
+        checks = {entry.run_id: entry for entry in able}
+        judge = _Judge(session, store, reporter, checks, guests)
         place = Place(options.cache, store.raw, reporter, slots)
         with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(able), slots):
             for flavour in dict.fromkeys(entry.flavour for entry in todo):
@@ -158,10 +162,6 @@ def machine(session: Prepared, entry: PlannedCheck, booted: CheckGuest) -> Machi
     )
 
 
-def _guest(session: Prepared, entry: PlannedCheck) -> CheckGuest:
-    return check_guest(session.resolved, entry, session.initramfs.mib)
-
-
 @dataclass(frozen=True)
 class _Judge:
     """Puts on record what each guest of the gate found."""
@@ -170,6 +170,7 @@ class _Judge:
     store: SessionStore
     reporter: Reporter
     checks: Mapping[str, PlannedCheck]
+    guests: Mapping[str, CheckGuest]
     good: set[str] = field(default_factory=set)
 
     def drawn_with(self, boot: Boot) -> str:
@@ -182,8 +183,7 @@ class _Judge:
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """A record, or once more for a guest that said nothing."""
-        entry = self.checks[boot.name]
-        task = _guest(self.session, entry).task
+        entry, task = self.checks[boot.name], self.guests[boot.name].task
         log = self.store.raw / entry.run_id / CONSOLE
         text = channel.read_console(log) if log.exists() else ""
         try:

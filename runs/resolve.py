@@ -305,10 +305,9 @@ def _experiment(
         return from_kernels(
             places, workloads=workloads, overrides=request.all_overrides, catalogue=catalogue
         )
-    source = request.source
     return from_series(
         places,
-        source=from_here(source, here=here, checkout=checkout) if source else "",
+        source=from_here(request.source, here=here, checkout=checkout),
         workloads=workloads,
         reverse=request.reverse,
         overrides=request.all_overrides,

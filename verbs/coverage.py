@@ -85,7 +85,7 @@ def suggest_verb(
     run_options = options()
     experiment = from_series(
         [from_here(name, here=here, checkout=CHECKOUT) for name in series],
-        source=from_here(source, here=here, checkout=CHECKOUT) if source else "",
+        source=from_here(source, here=here, checkout=CHECKOUT),
         catalogue=catalogue(CHECKOUT),
     )
     settled = settle(experiment, checkout=run_options.checkout, cache=run_options.cache)

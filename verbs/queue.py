@@ -343,8 +343,7 @@ def watch_verb(
     from queues.watch import Selection, Watch
     from runs.resolved import catalogue
 
-    source = request.source
-    source = from_here(source, here=Path.cwd(), checkout=CHECKOUT) if source else ""
+    source = from_here(request.source, here=Path.cwd(), checkout=CHECKOUT)
     request = replace(request, source=source, automatic=not request.workloads)
     # What is wrong with it is said now, and not by every entry.
     made = from_series(
