@@ -93,34 +93,27 @@ def test_same_seed_same_offsets_and_another_seed_others(shipped: Phase, tmp_path
     assert sum(left == right for left, right in zip(first, other, strict=True)) < OFFSETS // 10
 
 
-@pytest.mark.parametrize("shipped", SHIPPED)
-def test_no_shipped_phase_takes_the_seed_into_its_own_hands(shipped: Phase) -> None:
-    names = {argument.lstrip("-").partition("=")[0] for argument in shipped.fio}
-    assert not names & {"randseed", "randrepeat", "allrandrepeat"}
-
-
-def test_arguments_of_one_phase_in_order() -> None:
-    reads = phase("--name=cached", "--rw=randread")
-    assert fio_arguments(reads, TIMES, jobs=4, seed=7) == spaced(
-        "--name=cached --rw=randread --numjobs=4 --time_based --ramp_time=600ms "
-        "--runtime=2000ms --group_reporting --randrepeat=0 --randseed=7"
+@pytest.mark.parametrize(
+    ("changes", "times", "own"),
+    [
+        ({}, TIMES, "--time_based --ramp_time=600ms --runtime=2000ms"),
+        ({}, PhaseTimes(ramp_s=0, runtime_s=0.25), "--time_based --runtime=250ms"),
+        # A given work has a time that it may take and none that it must.
+        ({"time_based": False}, PhaseTimes(ramp_s=0, runtime_s=60), "--runtime=60000ms"),
+        # Without a size fio ends when each block of the file was read once.  A pass that ends drops
+        # no cache, unless it is kept for the phase: then fio drops it where the original does.
+        ({}, PhaseTimes(ios=6000), "--number_ios=1500 --io_size=1t --invalidate=0"),
+        ({"drop_caches": False}, PhaseTimes(ios=6000), "--number_ios=1500 --io_size=1t"),
+    ],
+)
+def test_arguments_of_one_phase_in_order(
+    changes: dict[str, bool], times: PhaseTimes, own: str
+) -> None:
+    reads = but(phase("--name=cached", "--rw=randread"), **changes)
+    assert fio_arguments(reads, times, jobs=4, seed=7) == spaced(
+        f"--name=cached --rw=randread --numjobs=4 {own} "
+        "--group_reporting --randrepeat=0 --randseed=7"
     )
-
-
-def test_a_number_of_ios_is_shared_among_the_jobs_and_has_no_time() -> None:
-    arguments = fio_arguments(phase(), PhaseTimes(ios=6000), jobs=4, seed=1)
-    assert "--number_ios=1500" in arguments
-    # Without it fio ends when each block of the file was read once.
-    assert "--io_size=1t" in arguments
-    assert not [argument for argument in arguments if "time" in argument or "ramp" in argument]
-
-
-def test_a_pass_that_ends_drops_no_cache_unless_caches_are_kept() -> None:
-    """What is kept for a phase is dropped by fio where the original drops it."""
-    kept = but(phase(), drop_caches=False)
-    amount = PhaseTimes(ios=6000)
-    assert "--invalidate=0" in fio_arguments(phase(), amount, jobs=4, seed=1)
-    assert "--invalidate=0" not in fio_arguments(kept, amount, jobs=4, seed=1)
 
 
 @pytest.mark.parametrize("amount", [{}, {"runtime_s": 1, "ios": 5}, {"ramp_s": 1, "ios": 5}])
@@ -140,20 +133,6 @@ def test_fio_does_the_number_of_ios_that_it_is_given(tmp_path: Path) -> None:
     assert (result.ios, result.planned_ios, result.planned_ms) == (2000, 2000, 0)
 
 
-def test_no_ramp_is_no_argument() -> None:
-    times = PhaseTimes(ramp_s=0, runtime_s=0.25)
-    arguments = fio_arguments(phase(), times, jobs=1, seed=1)
-    assert "--runtime=250ms" in arguments
-    assert not [argument for argument in arguments if "ramp" in argument]
-
-
-def test_a_given_work_has_a_time_that_it_may_take_and_none_that_it_must() -> None:
-    work = but(phase("--name=once", "--rw=write"), time_based=False)
-    arguments = fio_arguments(work, PhaseTimes(ramp_s=0, runtime_s=60), jobs=1, seed=1)
-    assert "--time_based" not in arguments
-    assert "--runtime=60000ms" in arguments
-
-
 def test_each_seed_has_a_perturbation_of_its_own() -> None:
     """A sequential phase has nothing else of its seed; the same seed is the same on both arms."""
     drawn = [perturbation(seed) for seed in range(1, 2001)]
@@ -168,18 +147,13 @@ def test_each_seed_has_a_perturbation_of_its_own() -> None:
         assert abs(ordered / len(values) - 0.5) < 0.03
 
 
-def test_a_job_says_how_it_is_perturbed() -> None:
-    lines = job_text((phase(),), {"4k": TIMES}, jobs=1, seed=5, limit_bytes=1).splitlines()
-    drawn = perturbation(5)
-    assert {f"DELAY={drawn.delay}", f"PAGES={drawn.pages}", f"ENTRIES={drawn.entries}"} <= set(
-        lines
-    )
-
-
-def test_only_a_twin_observes_locks() -> None:
+def test_only_a_twin_observes_locks_and_a_job_says_how_it_is_perturbed() -> None:
     times = {"4k": TIMES}
-    plain = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1)
-    twin = job_text((phase(),), times, jobs=1, seed=1, limit_bytes=1, observe="contention")
+    plain = job_text((phase(),), times, jobs=1, seed=5, limit_bytes=1)
+    drawn = perturbation(5)
+    own = {f"DELAY={drawn.delay}", f"PAGES={drawn.pages}", f"ENTRIES={drawn.entries}"}
+    assert own <= set(plain.splitlines())
+    twin = job_text((phase(),), times, jobs=1, seed=5, limit_bytes=1, observe="contention")
     assert plain.startswith("OBSERVE=''\n")
     assert twin.startswith("OBSERVE=contention\n")
     assert plain.strip().splitlines()[1:] == twin.strip().splitlines()[1:]
