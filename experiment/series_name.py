@@ -83,7 +83,7 @@ def split_range(name: str) -> tuple[str, str, str] | None:
 def from_here(name: str, *, here: Path, checkout: Path) -> str:
     """A series or source of a command line, relative to ``here``; not found: the checkout.
 
-    None is none.
+    An empty name stays so.
     """
     kind, colon, rest = name.partition(":")
     if colon and kind in ("git", "dir", "tarball", "image"):

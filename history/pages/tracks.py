@@ -128,6 +128,15 @@ class Point(Record):
     changes: tuple[str, ...] = ()
     why_not: str = ""
 
+    @property
+    def shown(self) -> str:
+        """The value with its scatter and its distance from the level, or why there is none."""
+        if self.value is None:
+            return self.why_not
+        spread = f" ±{100 * self.stddev:.2f} %" if self.stddev is not None else ""
+        away = percent(self.value / self.level - 1) if self.level else ""
+        return f"{figure(self.value)}{spread}{f', {away} from the level' if away else ''}"
+
 
 class Trend(Record):
     """The course of one metric of one arm."""
@@ -405,7 +414,7 @@ def of_chart(chart: TrendChart) -> dict[str, object]:
                 "name": trend.course.arm,
                 "role": trend.role,
                 "values": [point.value for point in trend.points],
-                "shown": [_shown(point) for point in trend.points],
+                "shown": [point.shown for point in trend.points],
             }
             for trend in chart.trends
         ],
@@ -426,14 +435,6 @@ def of_chart(chart: TrendChart) -> dict[str, object]:
             for state in (of_change(change),)
         ],
     }
-
-
-def _shown(point: Point) -> str:
-    if point.value is None:
-        return point.why_not
-    spread = f" ±{100 * point.stddev:.2f} %" if point.stddev is not None else ""
-    away = percent(point.value / point.level - 1) if point.level else ""
-    return f"{figure(point.value)}{spread}{f', {away} from the level' if away else ''}"
 
 
 def of_track(track: Track) -> dict[str, object]:
