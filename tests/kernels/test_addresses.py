@@ -43,15 +43,10 @@ def test_one_name_of_several_and_the_others_are_known() -> None:
     functions = addresses.functions(TABLE)
     assert {functions.called(name) for name in names} == {functions.called("strong_one")}
     assert functions.called("nonesuch") == ()
-
-
-def test_word_of_the_linker_script_yields_to_a_function() -> None:
+    wanted = addresses.functions(TABLE, names={"local_one"})
+    assert names_at(wanted)[0x300] == "local_one"
+    # A word of the linker script yields to a function.
     assert TABLE.names[0][0] == "startup_64"
-
-
-def test_name_that_is_wanted_is_the_one_used() -> None:
-    functions = addresses.functions(TABLE, names={"local_one"})
-    assert names_at(functions)[0x300] == "local_one"
 
 
 def test_cold_part_belongs_to_its_function_and_is_no_entry() -> None:
@@ -180,39 +175,31 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inside = ["start.o", "mm/core.o", "fs/core.o", "fs/other.o"]
     sh("ar", "cDPrST", "vmlinux.a", *inside, cwd=objects)
     sh("ar", "cDPrsT", "lib/lib.a", "lib/low.o", "lib/unused.o", cwd=objects)
-    sh(
-        "ld",
-        "-o",
-        "vmlinux",
-        "--whole-archive",
-        "vmlinux.a",
-        "--no-whole-archive",
-        "lib/lib.a",
-        cwd=objects,
-    )
+    whole = ["--whole-archive", "vmlinux.a", "--no-whole-archive"]
+    sh("ld", "-o", "vmlinux", *whole, "lib/lib.a", cwd=objects)
     return source
 
 
-def placed(source: Path) -> dict[str, set[str]]:
-    """Name → files, of all the functions that were placed."""
+def placed(source: Path) -> dict[str, set[Origin]]:
+    """Name → files and lines, of all the functions that were placed."""
     placed = addresses.collect(source / "obj", source)
-    table: dict[str, set[str]] = {}
+    table: dict[str, set[Origin]] = {}
     for line in sh("nm", "vmlinux", cwd=source / "obj").splitlines():
         address, _, name = line.split()
         if int(address, 16) in placed:
-            table.setdefault(name, set()).add(placed[int(address, 16)].file)
+            table.setdefault(name, set()).add(placed[int(address, 16)])
     return table
 
 
-def test_every_function_has_its_file(built: Path) -> None:
+def test_every_function_has_its_file_and_the_line_of_its_definition(built: Path) -> None:
     assert placed(built) == {
-        "_start": {"start.c"},
-        "mm": {"mm/core.c"},
-        "fs": {"fs/core.c"},
-        "other": {"fs/other.c"},
-        "walk": {"mm/core.c", "fs/core.c", "fs/other.c"},
-        "low": {"lib/low.S"},
-        "either": {"fs/core.c"},
+        "_start": {Origin("start.c", 2)},
+        "mm": {Origin("mm/core.c", 2)},
+        "fs": {Origin("fs/core.c", 2)},
+        "other": {Origin("fs/other.c", 2)},
+        "walk": {Origin(file, 1) for file in ("mm/core.c", "fs/core.c", "fs/other.c")},
+        "low": {Origin("lib/low.S")},
+        "either": {Origin("fs/core.c", 3)},
     }
 
 
@@ -252,16 +239,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_every_function_has_the_line_of_its_definition(built: Path) -> None:
-    names = {
-        line.split()[2]: int(line.split()[0], 16)
-        for line in sh("nm", "vmlinux", cwd=built / "obj").splitlines()
-    }
-    placed = addresses.collect(built / "obj", built)
-    assert placed[names["mm"]] == Origin("mm/core.c", 2)
-    assert placed[names["_start"]] == Origin("start.c", 2)
-
-
 STYLE = data(__file__, "style")
 
 
@@ -274,8 +251,7 @@ def test_lines_are_of_definitions_and_of_those_alone() -> None:
         "last": 26,
     }
 
-
-def test_lines_of_assembly() -> None:
+    # And of assembly.
     text = "SYM_TYPED_FUNC_START(__memcpy)\n\tret\nSYM_FUNC_START_LOCAL(memcpy_orig)\n"
     assert addresses.definition_lines(text, {"__memcpy", "memcpy_orig", "ret"}) == {
         "__memcpy": 1,

@@ -12,7 +12,7 @@ from kernels import source
 from kernels.source import identify, release_of, unpack
 from tests.kernels.fake import FAKE_LINUX, Lab, git
 from tests.kernels.shipped import Archive
-from tests.values import data, script
+from tests.values import data, script, spaced
 from tests.waiting import completed
 
 
@@ -153,22 +153,24 @@ def test_debian_source_that_the_archive_has_not(lab: Lab, tmp_path: Path) -> Non
         unpack(kernel_source, tmp_path / "tree")
 
 
-@pytest.mark.parametrize("spec", ["dir:nowhere", "tarball:nowhere.tar.xz", "git:nowhere@v1"])
-def test_missing_path_is_the_users(lab: Lab, spec: str) -> None:
-    with pytest.raises(UsageError, match="no such"):
-        identify(spec, **lab.where)
+@pytest.mark.parametrize(
+    ("spec", "refusal"),
+    [
+        *((spec, "no such") for spec in spaced("dir:none tarball:none.tar.xz git:none@v1")),
+        ("git:{repository}@v9", "does not know this ref"),
+        ("git:{repository}", "needs a ref"),
+    ],
+)
+def test_missing_path_or_ref_is_the_users(
+    lab: Lab, repository: Path, spec: str, refusal: str
+) -> None:
+    with pytest.raises(UsageError, match=refusal):
+        identify(spec.format(repository=repository), **lab.where)
 
 
 def test_relative_paths_start_at_the_checkout(lab: Lab) -> None:
     shutil.copytree(FAKE_LINUX, lab.checkout / "mine")
     assert identify("dir:mine", **lab.where).origin == lab.checkout / "mine"
-
-
-def test_unknown_ref_and_missing_ref_are_the_users(lab: Lab, repository: Path) -> None:
-    with pytest.raises(UsageError, match="does not know this ref"):
-        identify(f"git:{repository}@v9", **lab.where)
-    with pytest.raises(UsageError, match="needs a ref"):
-        identify(f"git:{repository}", **lab.where)
 
 
 def test_git_identity_is_the_content_not_the_commit(lab: Lab, repository: Path) -> None:
@@ -247,8 +249,8 @@ def test_a_private_folder_is_looked_at_and_neither_read_nor_copied(
     git(private, "commit", "-q", "-m", "x")
     for spec in (f"dir:{private}", f"git:{private}@HEAD"):
         with pytest.raises(UsageError, match=r"no Linux source: there is no (Makefile|Kconfig)"):
-            identify(spec, checkout=lab.checkout, cache=lab.cache)
-    packed = identify(f"tarball:{archive}", checkout=lab.checkout, cache=lab.cache)
+            identify(spec, **lab.where)
+    packed = identify(f"tarball:{archive}", **lab.where)
     with pytest.raises(UsageError, match="no Linux source"):
         unpack(packed, tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
