@@ -20,18 +20,8 @@ MIB = 1 << 20
 GUEST = but(load_guest(CHECKOUT / "configs/guests/smoke.toml"), memory_mib=8)
 SIZE = Size(file_mib=2, brd_mib=4, cgroup_limit_mib=1, jobs=1)
 # Bytes, zeros between them that begin and end within a chunk, and a page at the end.
-MEMORY = (
-    b"".join(
-        (
-            b"kernel" * 5000,
-            bytes(3 * MIB),
-            os.urandom(70_000),
-            bytes(8 * MIB - 3_249_824),
-            bytes(4096),
-        )
-    )[: 8 * MIB - 4096]
-    + b"\xff" * 4096
-)
+PARTS = (b"kernel" * 5000, bytes(3 * MIB), os.urandom(70_000))
+MEMORY = b"".join(PARTS).ljust(8 * MIB - 4096, b"\0") + b"\xff" * 4096
 
 
 class KeptBoots:
@@ -92,23 +82,27 @@ def test_a_machine_is_booted_once(machine: Machine, tmp_path: Path, boots: KeptB
     assert not (tmp_path / "second").exists()
 
 
-def test_all_that_a_boot_depends_on_is_in_its_name(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "other").write_text("other")
-    known = [kept.key_of(machine)]
-    for change in (
-        {"kernel": tmp_path / "other"},
-        {"initramfs": tmp_path / "other"},
-        {"preload": tmp_path / "other"},
+@pytest.fixture
+def others(machine: Machine, tmp_path: Path) -> list[Machine]:
+    """Machines that each differ from this one in one thing."""
+    (other := tmp_path / "other").write_text("other")
+    changes: tuple[dict[str, Any], ...] = (
+        *({name: other} for name in ("kernel", "initramfs", "preload")),
         {"guest": but(GUEST, vcpus=2)},
         {"guest": but(GUEST, metronome_ns=20_000)},
         {"guest": but(GUEST, boot_timeout_s=0.5)},
+        {"guest": but(GUEST, run_timeout_s=0.5)},
         {"size": replace(SIZE, brd_mib=5)},
         {"prepare_text": "another"},
         {"cmdline": ("word",)},
-    ):
-        known.append(kept.key_of(replace(machine, **change)))
+    )
+    return [replace(machine, **change) for change in changes]
+
+
+def test_all_that_a_boot_depends_on_is_in_its_name(
+    machine: Machine, others: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [kept.key_of(each) for each in (machine, *others)]
     monkeypatch.setattr(kept, "emulator", lambda path: {"QEMU binary": "another"})
     known.append(kept.key_of(machine))
     assert len(set(known)) == len(known)
@@ -185,9 +179,9 @@ def test_a_cache_that_cannot_be_written_is_no_failure(
 
 
 def test_all_that_an_exact_run_depends_on_is_in_its_name(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, others: list[Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("plugin", "map", "other"):
+    for name in ("plugin", "map"):
         (tmp_path / name).write_text(name)
     probe = Probe(tmp_path / "plugin", "0", 2, "10.0", functions=tmp_path / "map")
     run: dict[str, Any] = {"machine": machine, "job_text": "job 7", "probe": probe}
@@ -195,16 +189,6 @@ def test_all_that_an_exact_run_depends_on_is_in_its_name(
     other = tmp_path / "other"
     known = [kept.run_key(**run)]
     assert kept.run_key(**run) == known[0]
-    machines: tuple[dict[str, Any], ...] = (
-        {"kernel": other},
-        {"initramfs": other},
-        {"preload": other},
-        {"guest": but(GUEST, metronome_ns=20_000)},
-        {"guest": but(GUEST, run_timeout_s=0.5)},
-        {"size": replace(SIZE, brd_mib=5)},
-        {"prepare_text": "another"},
-        {"cmdline": ("word",)},
-    )
     probes: tuple[dict[str, Any], ...] = (
         {"path": other},
         {"functions": other},
@@ -216,7 +200,7 @@ def test_all_that_an_exact_run_depends_on_is_in_its_name(
         {"stacks": ("stack=1",)},
     )
     changes: tuple[dict[str, Any], ...] = (
-        *({"machine": replace(machine, **each)} for each in machines),
+        *({"machine": each} for each in others),
         *({"probe": replace(probe, **each)} for each in probes),
         {"probe": None},
         {"job_text": "job 8"},

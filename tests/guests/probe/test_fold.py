@@ -51,16 +51,19 @@ PHASE = Phase(name="4k", drop_caches=True, thp="never", fio=("--name=x",), units
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
-    folder = tmp_path_factory.mktemp("kernel")
-    (folder / "System.map").write_text(SYSTEM_MAP)
     at = {0x100: "mm/filemap.c", 0x180: "mm/filemap.c", 0x200: "mm/filemap.c"}
     at |= {0x300: "fs/a.c", 0x400: "mm/b.c", 0x500: "lib/xarray.c"}
     table = {START + offset: Origin(file, 7) for offset, file in at.items()}
+    return placed(tmp_path_factory.mktemp("kernel"), SYSTEM_MAP, table)
+
+
+def placed(folder: Path, system_map: str, table: Mapping[int, Origin]) -> Kernel:
     addresses.save(table, folder / "origins.json.gz")
-    return kernel_in(folder)
+    return kernel_in(folder, system_map)
 
 
-def kernel_in(folder: Path) -> Kernel:
+def kernel_in(folder: Path, system_map: str = SYSTEM_MAP) -> Kernel:
+    (folder / "System.map").write_text(system_map)
     return Kernel(folder, identity(build_id="abcd"))
 
 
@@ -94,14 +97,7 @@ def phase_result(name: str = "4k") -> PhaseResult:
         syncs=0,
         sync_ns=(),
     )
-    return PhaseResult(
-        name,
-        0,
-        fio,
-        "",
-        observation(1000),
-        observation(1300),
-    )
+    return PhaseResult(name, 0, fio, "", observation(1000), observation(1300))
 
 
 def result(*phases: PhaseResult, build_id: str = "") -> GuestResult:
@@ -283,13 +279,11 @@ def test_without_kallsyms_the_build_id_is_the_proof(kernel: Kernel) -> None:
 def test_counts_cut_short_and_damaged_map(kernel: Kernel, tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="the probe: cut short"):
         fold.profile(written([row(0x100, 1)])[:-1], kernel, FILES, [PHASE], result())
-    (tmp_path / "System.map").write_text("nothing of the kind\n")
     with pytest.raises(InfraError, match="line 1 is no symbol"):
-        fold.profile(written([row(0x100, 1)]), kernel_in(tmp_path), FILES, [PHASE], result())
+        folded(kernel_in(tmp_path, "nothing of the kind\n"), row(0x100, 1))
 
 
-def test_kernel_without_origins_has_no_files(kernel: Kernel, tmp_path: Path) -> None:
-    (tmp_path / "System.map").write_text(SYSTEM_MAP)
+def test_kernel_without_origins_has_no_files(tmp_path: Path) -> None:
     profile = folded(kernel_in(tmp_path), row(0x300, 1), row(0x400, 2))
     assert profile.kernel == (
         FunctionCount(name="twin", file="", instructions=15, calls=3, kinds=NO_KINDS),
@@ -333,10 +327,8 @@ FIRST, SECOND, THIRD, FOURTH = (0xFFFF888000001000 + 64 * n for n in range(4))
 
 @pytest.fixture(scope="module")
 def locking_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
-    folder = tmp_path_factory.mktemp("locking")
-    (folder / "System.map").write_text(LOCKS_MAP)
-    addresses.save({START + 0x100: Origin("mm/filemap.c")}, folder / "origins.json.gz")
-    return kernel_in(folder)
+    table = {START + 0x100: Origin("mm/filemap.c")}
+    return placed(tmp_path_factory.mktemp("locking"), LOCKS_MAP, table)
 
 
 def test_functions_of_locks_by_kind(locking_kernel: Kernel) -> None:
@@ -473,6 +465,11 @@ def test_lines_are_by_object_and_functions(locking_kernel: Kernel) -> None:
     assert folded(locking_kernel, row(0x100, 1), files=ADDING).lines is None
 
 
+def slab(number: int, begins: int) -> int:
+    """A line of an object of this slab cache."""
+    return counts.OF_SLAB + (number << counts.SLAB_BITS) + begins + counts.LINE_BYTES
+
+
 STRUCTURES = """\
 struct page { unsigned long flags; void *mapping; int count; } page;
 struct xfs_inode { long number; struct { int lock; int state; } vnode; long words[12]; } inode;
@@ -492,9 +489,6 @@ def test_lines_of_slab_caches_and_pages_are_of_members(
     typed_kernel: Kernel, locking_kernel: Kernel
 ) -> None:
     adds, removes = START + 0x120, START + 0x210
-
-    def slab(number: int, begins: int) -> int:
-        return counts.OF_SLAB + (number << counts.SLAB_BITS) + begins + counts.LINE_BYTES
 
     moves = [
         # The line begins 56 bytes into the inode before, and 8 bytes in front of this one.
@@ -520,25 +514,18 @@ def test_lines_of_slab_caches_and_pages_are_of_members(
     # Of a kernel without types page structures have no members, and caches still have names.
     profile = folded(locking_kernel, row(0x100, 1), files=ADDING, moves=moves, slabs=slabs)
     assert profile.lines is not None
-    assert {move.object for move in profile.lines} == {
-        "xfs_inode",
-        "kmalloc-64",
-        "xfs_ili and caches merged with it",
-        "",
-    }
+    merged = "xfs_ili and caches merged with it"
+    assert {move.object for move in profile.lines} == {"xfs_inode", "kmalloc-64", merged, ""}
 
 
 def test_a_lock_in_an_object_of_a_known_type_has_its_members_name(typed_kernel: Kernel) -> None:
     adds = START + 0x120
     inode, other = 0xFFFF888000001000, 0xFFFF888000002000
 
-    def place(number: int, begins: int) -> int:
-        return counts.OF_SLAB + (number << counts.SLAB_BITS) + begins + counts.LINE_BYTES
-
     uses = [
-        (1, 0, inode + 8, adds, 0, 5, 500, 0, 0, 0, place(0, 0)),
-        (1, 0, inode + 12, adds, 0, 4, 400, 0, 0, 0, place(0, 0)),
-        (1, 0, other + 8, adds, 0, 3, 300, 0, 0, 0, place(1, 0)),
+        (1, 0, inode + 8, adds, 0, 5, 500, 0, 0, 0, slab(0, 0)),
+        (1, 0, inode + 12, adds, 0, 4, 400, 0, 0, 0, slab(0, 0)),
+        (1, 0, other + 8, adds, 0, 3, 300, 0, 0, 0, slab(1, 0)),
         (1, 0, other + 64, adds, 0, 2, 200, 0, 0, 0, 0),
     ]
     slabs = [(b"xfs_inode", 112, 1), (b"kmalloc-64", 64, 1)]
@@ -557,10 +544,7 @@ WAITING_MAP = data(__file__, "waiting_map")
 
 @pytest.fixture(scope="module")
 def waiting_kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
-    folder = tmp_path_factory.mktemp("waiting")
-    (folder / "System.map").write_text(WAITING_MAP)
-    addresses.save({}, folder / "origins.json.gz")
-    return kernel_in(folder)
+    return placed(tmp_path_factory.mktemp("waiting"), WAITING_MAP, {})
 
 
 def test_places_to_wait_in_end_where_the_next_function_begins(
