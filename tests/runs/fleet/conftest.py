@@ -12,7 +12,7 @@ from guests import exact
 from guests.initramfs import Initramfs
 from guests.probe import fold, plugin
 from guests.probe.plugin import Probe
-from results.record import RunRecord
+from results.record import Failure, RunRecord
 from results.store import SessionStore
 from runs import local
 from runs.boots import Executor, Reporter
@@ -128,13 +128,19 @@ class FleetBench:
         assert len(ids) == len(set(ids))
         return {record.run_id: record for record in store.records()}
 
+    def failures(self, name: str) -> dict[str, Failure]:
+        """Those of runs that failed, of those that were made."""
+        records = self.records(name)
+        assert records
+        return {run_id: record.failure for run_id, record in records.items() if record.failure}
+
     def require_same(self, first: str, other: str, *, resumed: bool = False) -> None:
         """The same records and the same raw files.
 
         A process that resumes numbers the snapshots that it takes, here as on one host.
         """
         assert self.records(first) == self.records(other)
-        assert all(record.failure is None for record in self.records(first).values())
+        assert self.failures(first) == {}
         assert self.raw(first, not resumed) == self.raw(other, not resumed)
 
     def raw(self, name: str, snapshots: bool = True) -> dict[str, bytes]:

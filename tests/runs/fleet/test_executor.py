@@ -88,7 +88,7 @@ def test_a_worker_with_other_bytes_fails_the_session_and_both_hosts_are_named(
     assert error.value.what.count(os.uname().nodename) == 2
     assert what in error.value.what
     # The record says so, too: this session never passes.
-    (failure,) = [record.failure for record in bench.records("fleet").values() if record.failure]
+    (failure,) = bench.failures("fleet").values()
     assert (failure.blame, failure.kind) == ("lab", "inexact")
 
 
@@ -104,7 +104,7 @@ def test_counts_are_compared_with_those_of_a_session_that_goes_on(
         pytest.raises(InfraError, match=r"has other bytes on .* what the probe counted"),
     ):
         bench.measure("fleet", 1, executor, workers=2)
-    (failure,) = [record.failure for record in bench.records("fleet").values() if record.failure]
+    (failure,) = bench.failures("fleet").values()
     assert (failure.blame, failure.kind) == ("lab", "inexact")
 
 
@@ -142,7 +142,7 @@ def test_a_worker_with_another_qemu_is_refused(
 
         wait_until(refused, "worker that is refused")
         reporter = bench.measure("fleet", 3, executor)
-    assert {record.failure for record in bench.records("fleet").values()} == {None}
+    assert bench.failures("fleet") == {}
     # Nobody else served.
     assert ALONE in reporter.lines
     (reason,) = members.refused.values()
@@ -165,7 +165,7 @@ def test_what_the_only_worker_began_is_made_by_the_next(
         cluster.start_worker("two")
         measuring.join(120)
         assert not measuring.is_alive(), cluster.log("two")
-    assert {record.failure for record in bench.records("fleet").values()} == {None}
+    assert bench.failures("fleet") == {}
 
 
 def test_a_parcel_that_kills_its_workers_is_named(bench: FleetBench, cluster: Cluster) -> None:
@@ -174,11 +174,8 @@ def test_a_parcel_that_kills_its_workers_is_named(bench: FleetBench, cluster: Cl
         cluster.start_worker(f"w{number}", STAND_IN_DIES_OF="--randseed=8,kernel of patched")
     with bench.executor(cluster, losses=1) as executor:
         bench.measure("fleet", 2, executor)
-    records = bench.records("fleet")
-    (run_id,) = [run_id for run_id, record in records.items() if record.failure]
+    ((run_id, failure),) = bench.failures("fleet").items()
     assert run_id == "filemap-4k.b01.patched"
-    failure = records[run_id].failure
-    assert failure is not None
     assert failure.blame == "host"
     assert failure.message.startswith("2 workers died while they made it; last tcp://")
 
