@@ -9,13 +9,7 @@ import pytest
 
 from experiment.plan import Size
 from experiment.spec import Guest
-from guests.argv import (
-    ExactFiles,
-    environment,
-    kernel_command_line,
-    machine_argv,
-    qemu_argv,
-)
+from guests.argv import ExactFiles, environment, kernel_command_line, machine_argv, qemu_argv
 from guests.probe.plugin import Probe
 from host.process import paste
 from tests.values import but
@@ -49,31 +43,25 @@ def probe(path: str, **more: Any) -> Probe:
     return Probe(Path(path), "", 0, "", **more)
 
 
+def restored(machine: Guest, **more: Any) -> list[str]:
+    rest = {"monitor_fd": 5, "incoming": True, **more}
+    return qemu_argv(machine, LAPTOP_SIZE, files(memory_shared=False), **rest)
+
+
 AT = 0xFFFFFFFF81000000
 ARM64 = but(guest("laptop"), arch="arm64")
 NODES = but(guest("laptop"), vcpus=8, numa_nodes=4)
 ARGVS = {
     "laptop-by-hand": qemu_argv(guest("laptop"), LAPTOP_SIZE, files()),
     "laptop-cold": qemu_argv(guest("laptop"), LAPTOP_SIZE, files(), monitor_fd=5),
-    "laptop-restored": qemu_argv(
-        guest("laptop"), LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
-    ),
-    "laptop-probed": qemu_argv(
-        guest("laptop"),
-        LAPTOP_SIZE,
-        files(memory_shared=False),
-        monitor_fd=5,
-        incoming=True,
-        plugin=probe("/c/native/probe-1").argument(Path("/w/counts"), ""),
+    "laptop-restored": restored(guest("laptop")),
+    "laptop-probed": restored(
+        guest("laptop"), plugin=probe("/c/native/probe-1").argument(Path("/w/counts"), "")
     ),
     "nodes-cold": qemu_argv(NODES, LAPTOP_SIZE, files(), monitor_fd=5),
-    "nodes-restored": qemu_argv(
-        NODES, LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
-    ),
+    "nodes-restored": restored(NODES),
     "arm64-cold": qemu_argv(ARM64, LAPTOP_SIZE, files(), monitor_fd=5),
-    "arm64-restored": qemu_argv(
-        ARM64, LAPTOP_SIZE, files(memory_shared=False), monitor_fd=5, incoming=True
-    ),
+    "arm64-restored": restored(ARM64),
     "full-by-hand": qemu_argv(guest("full"), FULL_SIZE, files()),
 }
 
@@ -93,16 +81,16 @@ def test_command_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["laptop", "nodes", "arm64"])
 def test_snapshot_and_restored_guest_differ_only_in_how_they_come_up(name: str) -> None:
-    cold, restored = ARGVS[f"{name}-cold"], ARGVS[f"{name}-restored"]
+    cold = ARGVS[f"{name}-cold"]
     swapped = [argument.replace("share=on", "share=off") for argument in cold]
-    assert [*swapped[:-1], "-incoming", "defer"] == restored
+    assert [*swapped[:-1], "-incoming", "defer"] == ARGVS[f"{name}-restored"]
     assert cold[-1] == "-S"
 
 
 def test_probed_guest_differs_only_by_the_plugin() -> None:
-    restored, probed = ARGVS["laptop-restored"], ARGVS["laptop-probed"]
+    probed = ARGVS["laptop-probed"]
     at = probed.index("-plugin")
-    assert probed[:at] + probed[at + 2 :] == restored
+    assert probed[:at] + probed[at + 2 :] == ARGVS["laptop-restored"]
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,13 @@ def test_kernels_of_an_older_lab_have_no_such_file(lab: Lab) -> None:
     assert compared(patched, patched, ()).verdict == "same code"
 
 
+def triaged(after: dict[str, FunctionCode], *patches: PatchRecord) -> TriageRecord:
+    touched = (FILEMAP,)
+    return triage(same_code=False, before=BEFORE, after=after, touched=touched, patches=patches)
+
+
 def test_a_function_without_a_file_is_put_to_the_headers() -> None:
-    record = triage(
-        same_code=False, before=BEFORE, after=AFTER, touched=(FILEMAP,), patches=(FIRST, SECOND)
-    )
+    record = triaged(AFTER, FIRST, SECOND)
     placed = {function.name: (function.file, function.patches) for function in record.functions}
     assert placed == {
         "f": ("mm/filemap.c", ("0001-a.patch",)),
@@ -148,10 +151,7 @@ def test_a_function_without_a_file_is_put_to_the_headers() -> None:
 
 def test_copies_and_parts_that_the_compiler_makes_belong_to_their_function() -> None:
     after = {**BEFORE, "g.cold": FunctionCode(4, "x", "x"), "f@other.c": FunctionCode(1, "y", "y")}
-    record = triage(
-        same_code=False, before=BEFORE, after=after, touched=(FILEMAP,), patches=(FIRST,)
-    )
-    assert {each.name: each.file for each in record.functions} == {
+    assert {each.name: each.file for each in triaged(after, FIRST).functions} == {
         "g.cold": "mm/filemap.c",
         "f@other.c": "",
     }

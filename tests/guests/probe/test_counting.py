@@ -106,22 +106,14 @@ def test_instructions_are_counted_by_kind(
 ) -> None:
     counted = counts.parse(run(images / "kinds", probe, tmp_path / "counts", vcpus=vcpus))
     # A load alone, a comparison, and five that change memory.
-    assert kinds_of(counted, 1) == {
-        "loads": 100 * 7,
-        "stores": 100 * 6,
-        "atomics": 100 * 3,
-        "barriers": 100,
-        "divisions": 0,
-        "system": 0,
-    }
-    assert kinds_of(counted, 2) == {
-        "loads": 50 * 2,
-        "stores": 50 * 2,
-        "atomics": 0,
-        "barriers": 50 * 2,
-        "divisions": 50,
-        "system": 50 * 2,
-    }
+    names = spaced("loads stores atomics barriers divisions system")
+    for phase, times, each in ((1, 100, (7, 6, 3, 1, 0, 0)), (2, 50, (2, 2, 0, 2, 1, 2))):
+        expected = {name: times * n for name, n in zip(names, each, strict=True)}
+        assert kinds_of(counted, phase) == expected
+
+
+def numbers(row: np.void, fields: str) -> list[int]:
+    return [int(row[field]) for field in spaced(fields)]
 
 
 def functions(image: Path, **kinds: tuple[str, str]) -> str:
@@ -157,22 +149,22 @@ def test_locks_are_held_from_taking_them_to_letting_go(
         )
     }
     rows = {
-        (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]): tuple(
-            int(row[field]) for field in ("kind", "taken", "held", "waits")
+        (int(row["phase"]), at[int(row["lock"])], at[int(row["site"])]): numbers(
+            row, "kind taken held waits"
         )
         for row in counted.locks
     }
     held = rows.pop((1, "second", "across")), rows.pop((2, "second", "across"))
     assert rows == {
-        (1, "first", "loop"): (0, 50, 50 * 7, 0),
-        (1, "first", "outer"): (0, 1, 8, 0),
-        (1, "second", "inner"): (0, 1, 4, 0),
-        (1, "first", "tried"): (0, 1, 6, 0),
-        (1, "shared", "one"): (1, 1, 9, 0),
-        (1, "shared", "two"): (1, 1, 3, 0),
-        (1, "first", "earlier"): (2, 1, 2, 0),
-        (1, "mutex", "slept"): (2, 1, 9, 0),
-        (1, "mutex", "woken"): (2, 0, 0, 1),
+        (1, "first", "loop"): [0, 50, 50 * 7, 0],
+        (1, "first", "outer"): [0, 1, 8, 0],
+        (1, "second", "inner"): [0, 1, 4, 0],
+        (1, "first", "tried"): [0, 1, 6, 0],
+        (1, "shared", "one"): [1, 1, 9, 0],
+        (1, "shared", "two"): [1, 1, 3, 0],
+        (1, "first", "earlier"): [2, 1, 2, 0],
+        (1, "mutex", "slept"): [2, 1, 9, 0],
+        (1, "mutex", "woken"): [2, 0, 0, 1],
     }
     # The block of a mark is part of the phase before.
     assert [taken for _, taken, _, _ in held] == [1, 0]
@@ -191,19 +183,11 @@ def test_who_waited_for_whom_and_to_whom_the_lock_went(
     alone = {at[int(row["site"])]: row for row in counted.locks}
     pairs = {(at[int(row["site"])], at[int(row["holder"])]): row for row in counted.pairs}
     assert {int(row["lock"]) for row in counted.pairs} == {address(image, "lock")}
-    assert {name: int(row["taken"]) for name, row in alone.items()} == {
-        "owner": 10,
-        "second": 10,
-        "waiter": 20,
-    }
-    assert {name: int(row["waits"]) for name, row in alone.items()} == {
-        "owner": 0,
-        "second": 0,
-        "waiter": 20,
-    }
-    assert {names: (int(row["waits"]), int(row["taken"])) for names, row in pairs.items()} == {
-        ("waiter", "owner"): (10, 10),
-        ("waiter", "second"): (10, 10),
+    taken_and_waits = {name: numbers(row, "taken waits") for name, row in alone.items()}
+    assert taken_and_waits == {"owner": [10, 0], "second": [10, 0], "waiter": [20, 20]}
+    assert {names: numbers(row, "waits taken") for names, row in pairs.items()} == {
+        ("waiter", "owner"): [10, 10],
+        ("waiter", "second"): [10, 10],
     }
     # Each wait is a part of the whole, and the two calls hold it for the same code.
     parts = [int(row["waited"]) for row in pairs.values()]
@@ -226,8 +210,7 @@ def test_a_lock_that_is_let_go_of_unseen_is_lost_once_it_is_taken_again(
     assert counted.lost_locks == 1
     rows = {int(row["site"]): row for row in counted.locks}
     lost, second = (rows[address(image, name)] for name in ("owner", "waiter"))
-    assert (int(lost["taken"]), int(lost["held"])) == (1, 0)
-    assert (int(second["taken"]), int(second["held"])) == (1, 2)
+    assert [numbers(row, "taken held") for row in (lost, second)] == [[1, 0], [1, 2]]
 
 
 def test_an_exchange_in_vain_is_a_wait_for_whoever_has_the_lock_next(
@@ -238,8 +221,7 @@ def test_an_exchange_in_vain_is_a_wait_for_whoever_has_the_lock_next(
     counted = counts.parse(run(image, probe, tmp_path / "counts", vcpus=2, more=watched))
     (row,) = (row for row in counted.locks if row["site"] == address(image, "queued"))
     # From the instruction of the slow path that writes it.
-    assert [int(row[field]) for field in ("taken", "held", "waits")] == [1, 3, 1]
+    assert numbers(row, "taken held waits") == [1, 3, 1]
     (pair,) = counted.pairs
-    assert (int(pair["site"]), int(pair["holder"])) == (address(image, "queued"), 0)
-    assert [int(pair[field]) for field in ("waits", "taken")] == [1, 1]
+    assert numbers(pair, "site holder waits taken") == [address(image, "queued"), 0, 1, 1]
     assert int(pair["waited"]) == int(row["waited"])

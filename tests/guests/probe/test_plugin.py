@@ -8,18 +8,15 @@ from errors import InfraError
 from experiment.architecture import ARM64, X86_64
 from guests import programs
 from guests.probe import plugin
-from tests.values import data
+from tests.values import data, script
 from tests.waiting import completed
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 def fake_qemu(folder: Path, version: str, help_text: str) -> None:
-    program = folder / X86_64.board.qemu
-    program.write_text(
-        f'#!/bin/sh\ncase $1 in --version) echo "{version}" ;; *) echo "{help_text}" ;; esac\n'
-    )
-    program.chmod(0o755)
+    cases = f'--version) echo "{version}" ;; *) echo "{help_text}" ;;'
+    script(folder / X86_64.board.qemu, f"case $1 in {cases} esac")
 
 
 @pytest.mark.parametrize(("version", "api"), data(__file__, "form_of_the_interface_by_version"))
@@ -110,7 +107,7 @@ MARKS = 16
 
 @pytest.fixture(scope="module")
 def mark(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    flags = (*programs.STATIC_PROGRAM, "-Wall", "-Wextra", "-Werror")
+    flags = (*programs.STATIC_PROGRAM, *WARNINGS)
     return programs.build(programs.MARK, flags, tmp_path_factory.mktemp("cache"))
 
 
