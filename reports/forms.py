@@ -24,8 +24,7 @@ from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
 from reports.document import Block, Heading, Item, Link, Listing, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import annotated, answer, metrics, subject, trust, why
-from reports.sections.view import View, of_each_pair
+from reports.sections import View, annotated, answer, metrics, of_each_pair, subject, trust, why
 from results import door
 from results.profile import KINDS
 from results.record import Manifest, Record, RunRecord

@@ -17,8 +17,7 @@ from analysis.model import CaseComparison, Comparison, Finding, MetricComparison
 from analysis.verdict import CALLED
 from reports import sentences, wording
 from reports.render import text
-from reports.sections import answer, subject, trust
-from reports.sections.view import View
+from reports.sections import View, answer, subject, trust
 from reports.sentences import of_finding, upper_first
 from results.units import is_virtual
 from text import ascii_only, counted, wrap_command

@@ -12,7 +12,7 @@ from analysis.explain.annotated import EXPLANATION, AnnotatedHunk, AnnotatedLine
 from analysis.model import Comparison
 from reports import wording
 from reports.document import Block, Code, Fold, Heading, Paragraph
-from reports.sections.view import View
+from reports.sections import View
 from text import counted
 
 NEVER = "#####"

@@ -31,9 +31,8 @@ from reports.document import (
     row,
 )
 from reports.headline import headline, runs
-from reports.sections import annotated, functions, locks, trust
+from reports.sections import View, annotated, functions, locks, trust
 from reports.sections import counted as counts
-from reports.sections.view import View
 from reports.sentences import of_finding
 from results.profile import BEFORE, WORK
 from results.units import shown_name

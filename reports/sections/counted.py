@@ -28,7 +28,7 @@ from analysis.model import Comparison
 from experiment.machine import MachineSpec
 from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, Table, facts, row
-from reports.sections.view import (
+from reports.sections import (
     Instrument,
     Line,
     View,

@@ -32,7 +32,7 @@ from reports.document import (
     row,
 )
 from reports.repeat import source_address
-from reports.sections.view import (
+from reports.sections import (
     NOT_SIGNIFICANT,
     Instrument,
     Line,

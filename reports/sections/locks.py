@@ -15,7 +15,7 @@ from analysis.explain.locks import (
 from analysis.model import Comparison
 from reports import wording
 from reports.document import Block, Cell, Column, Paragraph, Row, Strong, row
-from reports.sections.view import (
+from reports.sections import (
     PARENTHESES,
     Instrument,
     Line,

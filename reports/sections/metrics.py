@@ -9,6 +9,7 @@ from analysis.many import ArmCell, MetricRow, SessionComparison, Step, chosen_co
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.verdict import CALLED
 from reports import charts, sentences, wording
+from reports import sections as shapes
 from reports.charts.canvas import Chart
 from reports.document import (
     Block,
@@ -22,9 +23,8 @@ from reports.document import (
     listing,
     row,
 )
-from reports.sections import view as shapes
+from reports.sections import View, figure, gallery, titled
 from reports.sections.trust import VALUES, level
-from reports.sections.view import View, figure, gallery, titled
 from text import counted
 
 # From here on a drawing for each case would be a wall of them.

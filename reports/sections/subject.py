@@ -22,7 +22,7 @@ from reports.document import (
     row,
 )
 from reports.headline import headline
-from reports.sections.view import View, titled
+from reports.sections import View, titled
 from results.profile import WORK
 from results.record import ArmRecord, Manifest
 from results.units import INSTRUCTIONS

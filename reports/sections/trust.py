@@ -20,7 +20,7 @@ from reports.document import (
     listing,
     row,
 )
-from reports.sections.view import View, titled
+from reports.sections import View, titled
 from reports.sentences import of_finding
 from results.record import ArmGate, CheckProblem
 from text import counted

@@ -13,8 +13,17 @@ from analysis.verdict import CALLED
 from reports import charts
 from reports.charts.canvas import Chart
 from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
-from reports.sections import counted, functions, locks
-from reports.sections.view import PARENTHESES, Instrument, View, arms, gallery, titled
+from reports.sections import (
+    PARENTHESES,
+    Instrument,
+    View,
+    arms,
+    counted,
+    functions,
+    gallery,
+    locks,
+    titled,
+)
 
 # Rows of the table, and phases whose tables are in a fold: fewer where nothing moved in any.
 MOST_ROWS, MOST_PHASES, MOST_UNMOVED = 30, 3, 2

@@ -10,7 +10,7 @@ from analysis.many import SessionComparison
 from analysis.model import Comparison, ReportError
 from reports import FORM_NAMES, forms
 from reports.document import Block, Fold, Heading
-from reports.sections.view import View
+from reports.sections import View
 from tests.analysis.measured import render, whole
 from tests.analysis.test_gate import SLEEPS, checked, compared
 from tests.reports.render.test_page import ParsedPage

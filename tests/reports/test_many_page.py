@@ -13,8 +13,7 @@ from experiment.plan import AGAIN
 from experiment.spec import KernelSpec
 from reports import forms
 from reports.document import Table
-from reports.sections import answer, metrics
-from reports.sections.view import View
+from reports.sections import View, answer, metrics
 from reports.sentences import changed_per_unit
 from tests.analysis import counts_factory, factory
 from tests.analysis.many_factory import ARMS, Many, steps, workloads

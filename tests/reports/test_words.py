@@ -25,8 +25,7 @@ from reports.document import (
 )
 from reports.headline import headline
 from reports.render import text
-from reports.sections import answer, metrics, subject, trust
-from reports.sections.view import View
+from reports.sections import View, answer, metrics, subject, trust
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, all_equal, fails, repeat_of
 from tests.analysis.many_factory import Many

@@ -8,9 +8,8 @@ import pytest
 from analysis.explain.annotated import EXPLANATION
 from analysis.many import SessionComparison, compare_session
 from reports import forms
-from reports.sections import annotated
+from reports.sections import View, annotated
 from reports.sections.answer import answer
-from reports.sections.view import View
 from results.door import StoreError
 from results.profile import Annotation, FileCounts, FileDiff
 from results.store import ANNOTATION, SessionStore

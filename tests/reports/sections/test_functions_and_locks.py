@@ -12,8 +12,7 @@ from analysis.model import Comparison
 from analysis.verdict import Verdict
 from reports import charts, forms, wording
 from reports.document import Block, Fold, Table
-from reports.sections import functions, locks
-from reports.sections.view import worth
+from reports.sections import functions, locks, worth
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import compare, render

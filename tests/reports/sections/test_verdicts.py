@@ -5,9 +5,9 @@ import pytest
 from analysis.many import compare_session
 from reports import forms
 from reports.document import plain
+from reports.sections import View
 from reports.sections.answer import beside, earlier
 from reports.sections.subject import PATH_AND_WORK, path_and_work
-from reports.sections.view import View
 from results.record import Metric, RunCost
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import steps
