@@ -1,13 +1,33 @@
-"""Kinds of instructions by function, counted in the judged runs: pure."""
+"""Kinds of instructions, and of interruptions, by function: counted in the judged runs.  Pure.
+
+An interruption is an interrupt, an exception or a host call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from analysis import counts
-from analysis.counts import Arm, Named, OnePhase, Paired, Recorded, Row
+from analysis.counts import (
+    Arm,
+    CountedPhase,
+    CountTable,
+    Named,
+    OnePhase,
+    Paired,
+    Recorded,
+    Row,
+)
 from analysis.explain import Explanation
-from results.profile import IDLE_PROGRAM, KINDS, PhaseProfile
+from results.profile import (
+    IDLE_PROGRAM,
+    INTERRUPTIONS,
+    KINDS,
+    Interruption,
+    InterruptionKind,
+    PhaseProfile,
+)
 from results.record import Record
 
 
@@ -85,5 +105,92 @@ EXPLANATION = Explanation(
     60,
     KindsComparison,
     compare_kinds,
+    lambda each: each.model_copy(update={"rows": each.rows[: each.listed]}),
+)
+
+
+class HandlerCount(Record):
+    """How often ``handler``, a kernel function, was entered so."""
+
+    kind: InterruptionKind
+    handler: str
+    count: Paired
+
+
+class InterruptionCount(HandlerCount):
+    """Those of one kernel function, or of one of the user's files, that was interrupted."""
+
+    function: str
+    user: bool
+    only_in: Arm = ""
+
+
+class InterruptionComparison(OnePhase):
+    """One phase of one case in the judged runs, virtual, per its first unit of work.
+
+    ``kinds`` has each kind that there was, ``handlers`` is in the order of kinds and names.
+    ``rows`` are of exceptions and host calls, by handler and function; the first ``listed`` moved
+    beyond their scatter, by the largest share of all of their kind first.
+    """
+
+    unit: str
+    kinds: dict[InterruptionKind, Paired]
+    handlers: tuple[HandlerCount, ...]
+    rows: tuple[InterruptionCount, ...]
+    listed: int
+
+
+class _Place(NamedTuple):
+    kind: InterruptionKind
+    handler: str = ""
+    user: bool = False
+    function: str = ""
+
+
+def _sums(here: CountedPhase, place: Callable[[Interruption], _Place]) -> CountTable[_Place]:
+    return here.table(
+        lambda run: ((place(each), "", (each.count,)) for each in run.interruptions or ()), 1
+    )
+
+
+def compare_interruptions(recorded: Recorded) -> Iterator[InterruptionComparison]:
+    """One comparison a case and phase whose interruptions were counted on both arms."""
+    for here in counts.phases(recorded, lambda run: run.interruptions is not None):
+        kinds = _sums(here, lambda each: _Place(each.kind))
+        of_kind = {key.kind: count for key, (count,) in zip(kinds.keys, kinds.rows(), strict=True)}
+        handlers = _sums(here, lambda each: _Place(each.kind, each.handler))
+        entered = [
+            HandlerCount(kind=key.kind, handler=key.handler, count=count)
+            for key, (count,) in zip(handlers.keys, handlers.rows(), strict=True)
+        ]
+        entered.sort(key=lambda each: (INTERRUPTIONS.index(each.kind), each.handler))
+        every = _sums(here, lambda each: _Place(each.kind, each.handler, each.user, each.function))
+        ranked = [
+            (
+                -counts.share(count, of_kind[key.kind]),
+                key,
+                InterruptionCount(**key._asdict(), count=count, only_in=only_in),
+            )
+            for key, only_in, (count,) in zip(every.keys, every.only_in, every.rows(), strict=True)
+            # The clock's interrupts come anywhere, and that says nothing.
+            if key.kind != "interrupt"
+        ]
+        ranked.sort(key=lambda each: each[:2])
+        yield InterruptionComparison(
+            **here.where,
+            unit=here.unit,
+            kinds={kind: of_kind[kind] for kind in INTERRUPTIONS if kind in of_kind},
+            handlers=tuple(entered),
+            rows=tuple(row for _, _, row in ranked),
+            listed=counts.listed(-share for share, _, _ in ranked),
+        )
+
+
+INTERRUPTED = Explanation(
+    "interruptions",
+    "Interrupts and faults",
+    70,
+    InterruptionComparison,
+    compare_interruptions,
     lambda each: each.model_copy(update={"rows": each.rows[: each.listed]}),
 )

@@ -13,13 +13,12 @@ from typing import Any
 
 from analysis.counts import Paired
 from analysis.explain import Explanation
-from analysis.explain import interruptions as counted_interruptions
 from analysis.explain import kinds as counted_kinds
 from analysis.explain import lines as moved_lines
 from analysis.explain import memory as modelled
 from analysis.explain import scaling as estimated
 from analysis.explain import stacks as counted_stacks
-from analysis.explain.interruptions import InterruptionComparison
+from analysis.explain.kinds import InterruptionComparison
 from analysis.explain.lines import LinesComparison, MovedLines
 from analysis.explain.memory import MemoryComparison, Missed, weights
 from analysis.explain.scaling import Range, Scaling, ScalingPoint, speeds_of
@@ -151,8 +150,8 @@ def interruption_tables(
 
 
 INTERRUPTIONS = Instrument(
-    counted_interruptions.EXPLANATION.title,
-    counted_interruptions.EXPLANATION.of,
+    counted_kinds.INTERRUPTED.title,
+    counted_kinds.INTERRUPTED.of,
     lambda each: foremost([(f"{k}s", pair) for k, pair in each.kinds.items()], each.unit_title),
     interruption_tables,
     (INTERRUPTED,),

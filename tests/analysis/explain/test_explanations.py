@@ -16,7 +16,6 @@ from analysis.counts import Recorded
 from analysis.explain import (
     Explanation,
     explanations,
-    interruptions,
     kinds,
     lines,
     locks,
@@ -216,7 +215,7 @@ EVERY = {
     each.explanation.name: each
     for each in (
         CountCase(kinds.EXPLANATION, sections.KINDS.instrument, "none of 6 moved"),
-        CountCase(interruptions.EXPLANATION, sections.INTERRUPTIONS, "none of 2 moved"),
+        CountCase(kinds.INTERRUPTED, sections.INTERRUPTIONS, "none of 2 moved"),
         CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 moved"),
         CountCase(stacks.EXPLANATION, sections.STACKS, "no path changed"),
         CountCase(lines.EXPLANATION, sections.LINES, "", "objects"),
@@ -366,7 +365,7 @@ def test_kinds_are_in_the_table_of_functions_per_the_first_unit(comparison: Comp
 def test_faults_add_up_to_their_handler_and_interrupts_have_no_place(
     comparison: Comparison,
 ) -> None:
-    counted = first(interruptions.EXPLANATION, comparison)
+    counted = first(kinds.INTERRUPTED, comparison)
     assert list(counted.kinds) == ["interrupt", "exception"]
     faults = counted.kinds["exception"]
     assert (faults.base, faults.patched) == pytest.approx((1 / 4, 1 / 5), rel=1e-2)
@@ -387,7 +386,7 @@ def test_a_phase_without_interruptions_has_no_line(
 ) -> None:
     profiles = counts.of_runs(session, lambda *_: {"interruptions": ()})
     recorded = Recorded(manifest, session.records(), profiles)
-    (each, *_) = interruptions.compare_interruptions(recorded)
+    (each, *_) = kinds.compare_interruptions(recorded)
     assert (each.kinds, each.rows, each.listed) == ({}, (), 0)
     assert sections.INTERRUPTIONS.lines(each) == []
 
