@@ -11,7 +11,7 @@ from analysis.verdict import Verdict
 from experiment.spec import PhaseTimes
 from reports.sentences import of_finding
 from results.record import Manifest, Metric, RunRecord
-from tests.analysis.factory import SEEDS, ExactSession, all_equal, fails, repeat_of
+from tests.analysis.factory import SEEDS, ExactSession, fails, repeat_of
 from tests.analysis.measured import compare, measured
 from tests.values import but, there
 
@@ -71,14 +71,6 @@ def test_an_interrupted_session_is_not_judged() -> None:
     comparison = session.compared(session.records()[:9])
     assert {m.judgement.verdict for m in comparison.primary} == {Verdict.NOT_FINISHED}
     assert any("9 of 32 runs recorded" in of_finding(f) for f in comparison.findings)
-
-
-def test_a_a_is_exactly_zero() -> None:
-    session = ExactSession()
-    comparison = session.compared(all_equal(session.records()))
-    for row in comparison.primary:
-        assert row.judgement.reason == "change exactly 0"
-        assert there(row.judgement.change).estimate == 0.0
 
 
 def test_same_code_without_runs() -> None:

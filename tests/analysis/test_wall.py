@@ -11,7 +11,7 @@ from analysis.power import Question
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Verdict
 from experiment.plan import AGAIN
-from reports.headline import outcome
+from reports.headline import decided, outcome
 from reports.sentences import of_finding
 from results.record import RunRecord
 from tests.analysis import factory
@@ -63,6 +63,7 @@ def test_withheld_points_to_exact_mode_and_secondary_metrics_are_silent() -> Non
             assert metric.judgement.reason == WITHHELD
             assert metric.judgement.change is not None
     assert 'mode = "exact"' in host(comparison)
+    assert not decided(whole(comparison))
     # The same numbers on KVM do stand out.
     iops = there(WallSession(effect=0.2).compared().cases[0].metric("4k.iops"))
     assert iops.judgement.differs
@@ -173,6 +174,7 @@ def test_early_look_is_judged_at_its_share_and_says_so() -> None:
     change = there(comparison.primary[0].judgement.change)
     assert change.level == pytest.approx(0.998)
     assert "interim analysis after 20 of 48 blocks was conclusive, at 20 %" in host(comparison)
+    assert decided(whole(comparison))
     assert not any("--resume" in of_finding(finding) for finding in comparison.findings)
 
 
@@ -182,6 +184,7 @@ def test_look_that_decides_nothing_is_no_end() -> None:
     ).compared()
     assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
     assert (there(comparison.wall).early, there(comparison.wall).unfinished) == (False, True)
+    assert not decided(whole(comparison))
     assert any("--resume" in of_finding(finding) for finding in comparison.findings)
 
 
@@ -192,6 +195,7 @@ def test_between_looks_nothing_is_judged(early_looks: bool) -> None:
     ).compared()
     assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
     assert "16 of 48 blocks is none of the pre-set looks" in comparison.primary[0].judgement.reason
+    assert not decided(whole(comparison))
     assert not any(m.judgement.differs for case in comparison.cases for m in case.metrics)
 
 

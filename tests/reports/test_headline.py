@@ -8,7 +8,6 @@ from analysis.verdict import Judgement, Verdict
 from experiment.plan import LOOKS
 from reports.headline import (
     Headline,
-    decided,
     exit_code,
     headline,
     outcome,
@@ -183,26 +182,6 @@ def test_outcome_of_a_session() -> None:
         blame="host",
     )
     assert outcome(whole(slow.compared(full_disk))) == 3
-
-
-@pytest.mark.parametrize(
-    ("session", "expected"),
-    [
-        # After 20 blocks, at the look's own thresholds.
-        (WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True), True),
-        # No look: whatever the numbers say, the session goes on.
-        (WallSession(blocks=48, recorded=16, effect=0.05, early_looks=True), False),
-        (
-            WallSession(blocks=48, recorded=20, effect=0.05, accelerator="tcg", early_looks=True),
-            False,
-        ),
-        # Twelve blocks that all go up are not enough for three metrics at 0.1 %.
-        (WallSession(blocks=48, recorded=12, effect=0.05, early_looks=True), False),
-    ],
-)
-def test_session_may_stop_only_where_a_look_decides(session: WallSession, expected: bool) -> None:
-    compared = compare_session(measured(session.manifest(), session.records()))
-    assert decided(compared) is expected
 
 
 EFFECT = {"4k": 0.03, "thp": 0.0, "switch": 0.0}

@@ -49,7 +49,7 @@ def test_three_kernels_are_all_named() -> None:
         for arm, kernel in zip(manifest.experiment.arms, kernels, strict=True)
     )
     experiment = but(manifest.experiment, arms=specs, series=None, kernel=kernels[0])
-    session = compare_session(measured(but(manifest, experiment=experiment), many.records()))
+    session = many.compared(experiment=experiment)
     head = ParsedPage(render(session, "html")).text
     for kernel in kernels:
         assert kernel.source in head

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from analysis.counts import pair
-from analysis.many import compare_session
 from analysis.model import Comparison, Finding
 from experiment.spec import ArmSpec, KernelSpec
 from reports import sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import measured, render
+from tests.analysis.measured import render
 from tests.values import but, there
 from text import typeset
 
@@ -110,19 +109,7 @@ def test_secondary_words_apply_the_direction(normal: Comparison) -> None:
 def test_a_share_changes_by_points_in_every_table_of_every_form() -> None:
     """Two arms and many: 27 % becoming 1.35 % is -25.75 points, and never -95 %."""
     many = Many()
-    names = list(many.arms)[:2]
-    manifest = many.manifest()
-    two = compare_session(
-        measured(
-            but(
-                manifest,
-                arms=manifest.arms[:2],
-                experiment=but(manifest.experiment, arms=manifest.experiment.arms[:2]),
-                runs_planned=2 * 2 * len(many.seeds),
-            ),
-            [record for record in many.records() if record.arm in names],
-        )
-    )
+    two = Many(arms=dict(list(many.arms.items())[:2])).compared()
     share = there(two.comparisons[0].cases[0].metric("4k.slowpath_share"))
     assert wording.change(share) == "-25.75 points"
     assert wording.bounds(share) == "[-25.75, -25.75]"
