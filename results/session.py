@@ -38,21 +38,11 @@ class MeasuredSession:
     annotation: Annotation | None
 
     @property
-    def runs_planned(self) -> int:
-        """How many runs the plan has, without repeats and those of diagnostic runs."""
-        return self.manifest.runs_planned
-
-    @property
     def recorded(self) -> frozenset[tuple[str, str, int]]:
         """Case, arm and block of every planned run on record, with samples or with a failure."""
         return frozenset(
             (r.case, r.arm, r.block) for r in self.records if not r.repeat and not r.twin
         )
-
-    @property
-    def runs_recorded(self) -> int:
-        """How many planned runs are on record."""
-        return len(self.recorded)
 
 
 def open_session(folder: Path, *, counted: bool = True) -> MeasuredSession:

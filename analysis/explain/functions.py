@@ -187,15 +187,10 @@ class Attribution(OnePhase):
         return self.functions[: self.listed]
 
     @property
-    def listed_difference(self) -> float:
-        """Sum of the listed differences."""
-        return sum(row.instructions.difference for row in self.rows)
-
-    @property
     def share(self) -> float | None:
         """Listed differences over the whole one; None where the whole one is zero."""
         whole = self.total.difference
-        return self.listed_difference / whole if whole else None
+        return sum(row.instructions.difference for row in self.rows) / whole if whole else None
 
     @property
     def movement(self) -> float | None:

@@ -38,7 +38,7 @@ def test_everything_on_record_is_read(tmp_path: Path) -> None:
     assert read.profiles == (profile,)
     assert read.locks == (locks,)
     assert [each.run_id for each in read.costs] == [first.run_id, check.run_id]
-    assert (read.runs_recorded, read.runs_planned) == (1, 32)
+    assert len(read.recorded) == 1
 
 
 def test_no_session_is_an_error(tmp_path: Path) -> None:
