@@ -52,23 +52,14 @@ def pairs(view: View) -> list[Block]:
 
 # In the order of reading: what came out, whether to believe it, where it came from, the rest.
 PAGE: tuple[Section, ...] = (
-    *(
-        answer.verdicts,
-        trust.differences,
-        trust.host,
-        trust.checks,
-        metrics.patches,
-        metrics.workloads,
-    ),
-    *(metrics.by_arm, pairs, subject.published, trust.findings, trust.failures),
+    *(answer.verdicts, trust.differences, trust.host, trust.checks),
+    *(metrics.patches, metrics.workloads, metrics.by_arm, pairs),
+    *(subject.published, trust.findings, trust.failures),
     *(subject.full, subject.again, subject.made_with, subject.meaning),
 )
 MARKDOWN: tuple[Section, ...] = (subject.title, subject.brief, *PAGE)
 # A terminal has no drawings, and no room for what a session was made with.
 TEXT = tuple(each for each in MARKDOWN if each not in (subject.full, subject.made_with))
-SECTIONS: Mapping[str, tuple[Section, ...]] = MappingProxyType(
-    {"text": TEXT, "markdown": MARKDOWN, "html": PAGE}
-)
 
 
 # The last session that was asked for, and what is shown of it: several forms are made of one.

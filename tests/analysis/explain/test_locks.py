@@ -1,19 +1,29 @@
-"""Locks of the judged runs: named by who takes them, per unit, in pairs."""
+"""Locks of the judged runs, named by who takes them, and waits of diagnostic runs: in pairs."""
 
 import json
+import random
 
 import pytest
 
 from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
-from analysis.explain.locks import MeasuredLock, MeasuredLocks, TakerNames, catalogue
+from analysis.explain.locks import (
+    WAITS,
+    LockComparison,
+    MeasuredLock,
+    MeasuredLocks,
+    TakerNames,
+    catalogue,
+    saturation,
+)
 from analysis.model import Comparison
+from reports.headline import outcome
 from reports.sections import locks as section
 from results.profile import FunctionCount, LockSite, LockUse, LockWait, PhaseProfile, Profile
 from results.record import CaseRecord, Manifest
 from tests.analysis import counts_factory as counts
-from tests.analysis.factory import ExactSession
-from tests.analysis.measured import compare, render
+from tests.analysis.factory import ExactSession, fails
+from tests.analysis.measured import compare, render, whole
 from tests.values import but, there
 
 XA_LOCK, I_LOCK = "i_pages.xa_lock", "inode i_lock"
@@ -229,3 +239,98 @@ def test_where_folios_are_huge_locks_are_per_the_first_unit(
     other = but(manifest, cases=tuple(map(huge, manifest.cases)))
     (first, *_) = MEASURED_LOCKS.made(Recorded(other, session.records(), counts.profiles(session)))
     assert first.unit_title == manifest.cases[0].phases[0].units[0].title == "I/O"
+
+
+@pytest.fixture(scope="module")
+def with_twins(manifest: Manifest) -> Manifest:
+    return counts.with_twins(manifest)
+
+
+def callers(comparison: Comparison) -> LockComparison:
+    (of_twin,) = WAITS.of(comparison)
+    return of_twin
+
+
+def test_waits_by_caller(counted: Comparison) -> None:
+    table = callers(counted)
+    assert (table.unit_title, len(table.seeds)) == ("folio added", 2)
+    first = table.waits[0]
+    assert (first.caller, first.flags) == ("__filemap_add_folio", "SPIN")
+    assert first.count.base == pytest.approx(81, rel=0.15)
+    assert first.wait.base == pytest.approx(first.count.base * 1.45)
+    assert first.chain[1] == "filemap_add_folio"
+    assert (there(table.slow_entries).base, there(table.slow_entries).patched) == pytest.approx(
+        (932, 772), rel=0.01
+    )
+    assert there(table.slow_share).base > there(table.slow_share).patched > 0
+
+
+def test_the_same_kernels_show_no_difference(with_twins: Manifest) -> None:
+    records, profiles, locks = counts.twin_runs(with_twins, same=True)
+    for table in WAITS.made(Recorded(with_twins, records, profiles, locks=locks)):
+        assert table.virtual_ns.equal
+        assert all(wait.count.equal and wait.wait.equal for wait in table.waits)
+
+
+def test_the_order_does_not_matter(with_twins: Manifest, counted: Comparison) -> None:
+    records, profiles, locks = counts.twin_runs(with_twins)
+    locks = [
+        but(of_run, phases=tuple(but(phase, waits=phase.waits[::-1]) for phase in of_run.phases))
+        for of_run in locks
+    ]
+    for rows in (records, profiles, locks):
+        random.Random(3).shuffle(rows)
+    assert WAITS.made(Recorded(with_twins, records, profiles, locks=locks)) == WAITS.of(counted)
+
+
+def test_without_a_profile_counts_are_per_virtual_millisecond(with_twins: Manifest) -> None:
+    records, _, locks = counts.twin_runs(with_twins)
+    tables = WAITS.made(Recorded(with_twins, records, [], locks=locks))
+    assert {each.unit_title for each in tables} == {"virtual ms"}
+    assert all(each.slow_share is None for each in tables)
+    assert tables[0].virtual_ns.base == pytest.approx(1e6)
+
+
+def test_a_failed_twin_is_a_note_and_nothing_more(with_twins: Manifest) -> None:
+    records, profiles, locks = counts.twin_runs(with_twins)
+    session = ExactSession()
+    broken = fails(
+        records,
+        "filemap-4k-000-patched-callers",
+        blame="series",
+        kind="panic",
+        message="kernel panic",
+    )
+    healthy = compare(with_twins, session.records())
+    comparison = compare(with_twins, session.records() + broken, profiles, locks)
+    assert outcome(whole(comparison)) == outcome(whole(healthy)) == 0
+    assert comparison.primary == healthy.primary
+    assert comparison.failed_runs == ()
+    (note,) = [f for f in comparison.findings if f not in healthy.findings]
+    assert (note.level, note.scope) == ("note", "twin callers")
+    assert note.kind == "diagnostic-failed"
+    assert note.values["runs"] == ["filemap-4k-000-patched-callers"]
+    assert "panic" in note.values["why"]
+    assert len(callers(comparison).seeds) == 1
+
+
+def test_dropped_events_are_reported(with_twins: Manifest) -> None:
+    records, profiles, locks = counts.twin_runs(with_twins)
+    locks = [
+        but(of_run, phases=tuple(but(phase, dropped=3) for phase in of_run.phases))
+        if of_run.twin == "callers"
+        else of_run
+        for of_run in locks
+    ]
+    comparison = compare(with_twins, ExactSession().records() + records, profiles, locks)
+    assert callers(comparison).dropped == (6, 6)
+    assert any(
+        finding.kind == "events-dropped" and finding.values["events"] == 12
+        for finding in comparison.findings
+    )
+
+
+def test_saturation_of_a_lock_held_a_tenth_of_the_time() -> None:
+    assert saturation(1000.0, 100.0) == 10.0
+    with pytest.raises(ValueError, match="above zero"):
+        saturation(1000.0, 0.0)
