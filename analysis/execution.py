@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from analysis.counts import Recorded, profiled_phases
 from analysis.explain.functions import Attribution
-from analysis.linked import stem
 from analysis.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from experiment.spec import PREBUILT
-from results.profile import PATH, Calls, Profile
+from results.profile import PATH, Calls, Profile, stem
 from results.record import ArmRecord, Manifest, Record, RunRecord
 from text import enumerated, in_words
 

@@ -33,7 +33,7 @@ from pydantic import Field
 
 from analysis.counts import Floats, Paired, pair
 from results.coverage import TRACING
-from results.profile import Calls
+from results.profile import Calls, stem
 from results.record import Record
 
 Bools = npt.NDArray[np.bool_]
@@ -165,11 +165,6 @@ def split(counted: Counted, changed: Collection[str], network: Network) -> Split
             counted.names[at] for at in np.flatnonzero(is_changed | (shares >= MOST)).tolist()
         ),
     )
-
-
-def stem(name: str) -> str:
-    """A function's name without its file's, and without suffixes of the compiler's."""
-    return name.partition("@")[0].partition("#")[0].partition(".")[0]
 
 
 def _linked_shares(counted: Counted, is_changed: Bools, network: Network) -> Floats:

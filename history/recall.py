@@ -20,7 +20,6 @@ from pydantic import Field
 
 from analysis.comparison import unfinished
 from analysis.explain.locks import EXPLANATION as LOCKS
-from analysis.linked import stem
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, MISSING, Verdict
@@ -33,6 +32,7 @@ from reports.document import Block, Cell, Column, Heading, Mono, Paragraph, Row,
 from reports.document import row as row_of
 from reports.headline import headline, pending
 from results import door
+from results.profile import stem
 from results.record import Manifest, Record
 from results.session import open_session
 from results.store import MANIFEST

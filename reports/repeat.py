@@ -11,7 +11,7 @@ from analysis.many import SessionComparison
 from analysis.model import Comparison, MetricComparison
 from reports import sentences, wording
 from reports.headline import headline
-from results.profile import PER_WORK, WORK
+from results.profile import PER_WORK, WORK, stem
 from results.record import ArmRecord, Manifest
 from results.units import INSTRUCTIONS
 
@@ -187,7 +187,7 @@ def source_address(
     named = {arm.name: arm for arm in manifest.arms}
     base, patched = named[manifest.base], named[manifest.patched]
     version = VERSION.match(base.kernel.release)
-    name = function.partition(".")[0].partition("@")[0]
+    name = stem(function)
     if version is None or not FUNCTION.fullmatch(name):
         return ""
     release = f"{INDEX}/v{version[0].removesuffix('.0')}"

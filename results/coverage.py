@@ -19,19 +19,16 @@ from pydantic import ValidationError
 
 from errors import RecordError
 from results import door
+from results.profile import stem
 from results.record import Record
 from text import words
 
 HEAD = ".json"
-# What a compiler adds to a function's name: clones and split-off parts.
-CLONE = "."
 # What the kernel's build makes of each trace event; somebody who traces calls it, and nobody else.
 TRACING = words(
     "perf_trace_ trace_event_raw_event_ trace_raw_output_ __bpf_trace_ __probestub_ "
     "__SCT__tp_func_ __traceiter_"
 )
-# What the lab adds where several files have a function of one name.
-SAME_NAME = "@"
 
 
 class CoverageError(RecordError):
@@ -176,8 +173,8 @@ class Suggestion:
 
 
 def plain(name: str) -> str:
-    """A function's name in its source: without ``.constprop.0``, ``.isra.0``, ``@file``."""
-    return name.partition(CLONE)[0].partition(SAME_NAME)[0] or name
+    """Its stem; the name itself of what has none, as of a label."""
+    return stem(name) or name
 
 
 def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) -> Suggestion:

@@ -72,6 +72,15 @@ InterruptionKind = Literal["interrupt", "exception", "host call"]
 INTERRUPTIONS: tuple[InterruptionKind, ...] = ("interrupt", "exception", "host call")
 
 
+def stem(name: str) -> str:
+    """A function's name in its source: without ``.constprop.0``, ``.isra.0``, ``@file``, ``#2``.
+
+    What the compiler adds to clones and split-off parts, and the lab to names that several files
+    have.
+    """
+    return name.partition("@")[0].partition("#")[0].partition(".")[0]
+
+
 # Of rows that a session has millions of: as :class:`Record`, in a seventh of its memory.
 Count = Annotated[int, Field(ge=-MOST["int"], le=MOST["int"])]
 ROW = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -20,7 +20,7 @@ import numpy as np
 from analysis import counts
 from analysis.counts import FAVOURITE_UNIT, Arm, CountedPhase, OnePhase, Paired, Recorded, Row
 from analysis.explain import Explanation
-from results.profile import UNKNOWN, LockSite, LockUse, PhaseLocks, PhaseProfile
+from results.profile import UNKNOWN, LockSite, LockUse, PhaseLocks, PhaseProfile, stem
 from results.record import Record
 
 FILE = Path(__file__).parent.parent / "lock_names.toml"
@@ -85,11 +85,6 @@ def _known_takers() -> dict[tuple[str, bool], KnownLock]:
     return {(name, entry.sleeps): entry for entry in catalogue() for name in entry.taken_in}
 
 
-def _plain(function: str) -> str:
-    """A function without its file and what the compiler put behind its name."""
-    return function.partition("@")[0].partition(".")[0]
-
-
 class TakerNames:
     """Names of locks that are known by who takes them, the same in all runs they are made of.
 
@@ -103,11 +98,11 @@ class TakerNames:
         self.taken: Counter[tuple[str, bool]] = Counter()
         for use in uses:
             for site in use.sites:
-                self.taken[_plain(site.function), use.sleeps] += site.taken
+                self.taken[stem(site.function), use.sleeps] += site.taken
 
     def of(self, use: LockUse) -> tuple[Taker, ...]:
         """What each site of a lock took, in their order."""
-        functions = [_plain(site.function) for site in use.sites]
+        functions = [stem(site.function) for site in use.sites]
         entries = [_known_takers().get((function, use.sleeps)) for function in functions]
         by_label: Counter[str] = Counter()
         for site, entry in zip(use.sites, entries, strict=True):
