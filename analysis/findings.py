@@ -25,7 +25,7 @@ from text import counted, enumerated
 
 # A phase with fewer I/Os shows the luck of the draw: 002 compared two arms by 16 reads each.
 FEWEST_IOS = 1000
-# Functions, and files that a build executes on its host, that are named.
+# Functions that are named.
 NAMED = 5
 NO_REPEATS = Exactness(
     status="not asked", text="wall mode measures real time, which is not bit-exact"
@@ -331,9 +331,8 @@ def of_executions(manifest: Manifest, executions: Sequence[Execution]) -> tuple[
 
 def executed_on_host(series: SeriesRecord) -> tuple[str, ...]:
     """What a build of the series ran on the host, for whoever builds it after this report."""
-    names = ", ".join(series.host_code[:NAMED])
-    more = f" and {len(series.host_code) - NAMED} more" if len(series.host_code) > NAMED else ""
-    return (f"changes what a build executes on its host: {names}{more}",) if names else ()
+    names = enumerated(series.host_code)
+    return (f"changes what a build executes on its host: {names}",) if names else ()
 
 
 def _origin(series: SeriesRecord) -> str:

@@ -260,8 +260,8 @@ def _judgements(session: SessionComparison, rows: Sequence[MetricRow]) -> list[s
             if again is None or again.estimate is None:
                 continue
             size = _close(wording.percent(again.estimate))
-            if again.low is not None and again.high is not None:
-                size += f" {wording.between(again.low, again.high)} at {100 * again.level:g}%"
+            if both := wording.ends(again):
+                size += f" {wording.between(*both)} at {100 * again.level:g}%"
             lines.append(ascii_only(f"A/A noise of {metric.name}: {size}."))
     return lines
 

@@ -55,9 +55,8 @@ MEANING = (
 
 
 def _bounds(change: Change | None) -> str:
-    if change is None or change.low is None or change.high is None:
-        return wording.NOTHING
-    return f"{wording.percent(change.low)} to {wording.percent(change.high)}"
+    both = wording.ends(change)
+    return " to ".join(map(wording.percent, both)) if both else wording.NOTHING
 
 
 def _half(width: float | None) -> str:
@@ -195,8 +194,8 @@ def beside(folder: Path, manifest: Manifest) -> list[str]:
         for each in judge(*native.read(session.folder)):
             if each.arm == session.native.arms[1].name:
                 size = "not measured"
-                if each.change and each.change.low is not None and each.change.high is not None:
-                    half = 100 * (each.change.high - each.change.low) / 2
+                if each.change and (both := wording.ends(each.change)):
+                    half = 100 * (both[1] - both[0]) / 2
                     size = f"{wording.percent(each.change.estimate)} ± {half:.2f}"
                 lines.append(f"  {each.case} {each.phase}  {size}  {each.verdict}")
         return [*lines, "no verdict above is made of it: an instruction is not time"]

@@ -396,11 +396,11 @@ def noise(metric: MetricComparison) -> str:
         return "no ratio: a value is zero or not a number"
     text = f"base against itself differs by {wording.again_size(metric)}"
     many = counted(again.pairs, "block")
-    if again.low is None or again.high is None:
-        text = f"{text} in {many}, too few for an interval"
-    else:
-        bounds = wording.within(metric, again.low, again.high)
+    if both := wording.ends(again):
+        bounds = wording.within(metric, *both)
         text = f"{text} {bounds} at {100 * again.level:.4g} % ({many})"
+    else:
+        text = f"{text} in {many}, too few for an interval"
     smallest = f"{100 * again.change:g} %"
     if again.differs:
         # How many blocks a steady host would need is no advice for one that is not.

@@ -196,8 +196,8 @@ def since_other(pair: SessionPair, case: str, name: str) -> str:
     for metric in pair.metrics:
         change = metric.judgement and metric.judgement.change
         if change and (metric.arm, metric.case, metric.name) == (patched, case, name):
-            bounds = None not in (change.low, change.high)
-            interval = wording.between(change.low or 0.0, change.high or 0.0) if bounds else ""
+            both = wording.ends(change)
+            interval = wording.between(*both) if both else ""
             return f"{wording.percent(change.estimate)} {interval}".rstrip()
     return f"not comparable: {pair.obstacles[0]}" if pair.obstacles else "another workload"
 
@@ -273,8 +273,8 @@ def _evidence(metric: PairedMetric) -> str:
     parts = [counted(metric.seeds, "seed")]
     judgement = metric.judgement
     change = judgement.change if judgement else None
-    if change and change.low is not None and change.high is not None:
-        parts.append(f"{wording.between(change.low, change.high)} at {100 * change.level:g} %")
+    if change and (both := wording.ends(change)):
+        parts.append(f"{wording.between(*both)} at {100 * change.level:g} %")
     if judgement and judgement.verdict not in CALLED:
         parts.append(judgement.reason)
     return ", ".join(parts)

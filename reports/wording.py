@@ -9,7 +9,7 @@ import math
 
 from analysis.counts import Paired
 from analysis.many import ArmCell, MetricRow
-from analysis.model import MetricComparison, Reference, is_share
+from analysis.model import Again, MetricComparison, Reference, is_share
 from analysis.verdict import MISSING, Change
 from experiment.spec import FUNCTIONS, Thresholds
 from text import counted
@@ -80,12 +80,17 @@ def spread(fraction: float | None) -> str:
     return NOTHING if fraction is None else f"±{100 * fraction:.2f} %"
 
 
+def ends(of: Change | Again | None) -> tuple[float, float] | None:
+    """Both bounds; None where there is no interval."""
+    if of is None or of.low is None or of.high is None:
+        return None
+    return of.low, of.high
+
+
 def bounds(metric: MetricComparison) -> str:
     """``[+1.02, +1.60]`` in the unit of :func:`change`; empty where there is no interval."""
-    change = metric.judgement.change
-    if change is None or change.low is None or change.high is None:
-        return ""
-    return within(metric, change.low, change.high)
+    both = ends(metric.judgement.change)
+    return within(metric, *both) if both else ""
 
 
 def within(metric: MetricComparison, low: float, high: float) -> str:
@@ -179,13 +184,12 @@ def cell_change(row: MetricRow, cell: ArmCell) -> str:
 
 def cell_bounds(row: MetricRow, cell: ArmCell) -> str:
     """The interval of the change, in its unit; empty where there is none."""
-    change = cell.change
-    if change is None or change.low is None or change.high is None:
+    both = ends(cell.change)
+    if both is None:
         return ""
     if row.is_share:
-        base = row.base.summary.mean if row.base.summary else None
-        return points_between(base, change.low, change.high)
-    return between(change.low, change.high)
+        return points_between(row.base.summary.mean if row.base.summary else None, *both)
+    return between(*both)
 
 
 def row_samples(row: MetricRow) -> str:

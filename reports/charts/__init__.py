@@ -205,8 +205,8 @@ def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> 
     axes.text(1.01, position, typeset(line.text), color=ink, **beside)
     change, again = line.change, line.again
     if change:
-        if change.low is not None and change.high is not None:
-            axes.hlines(position, at(change.low), at(change.high), color=colour, linewidth=2)
+        if both := wording.ends(change):
+            axes.hlines(position, at(both[0]), at(both[1]), color=colour, linewidth=2)
         axes.plot(at(change.estimate), position, "o", color=colour, markersize=size - 4)
     if again and again.floor is not None:
         low, wide = at(-again.floor), at(again.floor) - at(-again.floor)
@@ -214,8 +214,8 @@ def _draw_line(axes: Axes, position: float, line: ChangeLine, *, thin: bool) -> 
         axes.add_patch(canvas.rectangle((low, position - 0.3), wide, 0.6, **tint))
     if again and again.estimate is not None:
         below = position + 0.26
-        if again.low is not None and again.high is not None:
-            axes.hlines(below, at(again.low), at(again.high), color=AGAIN, linewidth=1.6)
+        if both := wording.ends(again):
+            axes.hlines(below, at(both[0]), at(both[1]), color=AGAIN, linewidth=1.6)
         axes.plot(at(again.estimate), below, "s", color=AGAIN, markersize=4)
     for value in line.published:
         low, high = axes.get_xlim()
@@ -387,9 +387,9 @@ def _samples(arms: tuple[str, ...], metric: MetricComparison) -> Chart:
         for x, colour, value, judged in others:
             beside = x + BESIDE * x
             axes.plot(beside, value, "D", color=colour, markersize=5.5)
-            if judged and judged.low is not None and judged.high is not None:
-                ends = mean * (1 + judged.low), mean * (1 + judged.high)
-                axes.vlines(beside, *ends, color=colour, linewidth=2)
+            if both := wording.ends(judged):
+                low, high = (mean * (1 + end) for end in both)
+                axes.vlines(beside, low, high, color=colour, linewidth=2)
         axes.set_xticks(list(columns), [name for name, _ in columns.values()])
         axes.tick_params(axis="x", length=0)
         axes.set_xlim(min(columns) - 0.55, 1.55)

@@ -382,13 +382,8 @@ def answer(session: SessionComparison, row: MetricRow) -> str:
 def _stands_apart(step: Step, steps: tuple[Step, ...]) -> bool:
     """Whether no other step can be as large as this one, in its direction."""
     own = step.own.judgement.change
-    others = [each.own.judgement.change for each in steps if each is not step]
-    if own is None or own.low is None or own.high is None:
+    others = [wording.ends(each.own.judgement.change) for each in steps if each is not step]
+    if own is None or (both := wording.ends(own)) is None:
         return False
-    return all(
-        each is not None
-        and each.low is not None
-        and each.high is not None
-        and (each.high < own.low if own.estimate > 0 else each.low > own.high)
-        for each in others
-    )
+    (low, high), up = both, own.estimate > 0
+    return all(each and (each[1] < low if up else each[0] > high) for each in others)
