@@ -24,7 +24,7 @@ from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
 from reports.document import Block, Heading, Item, Link, Listing, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import View, annotated, answer, metrics, of_each_pair, subject, trust, why
+from reports.sections import View, answer, functions, metrics, of_each_pair, subject, trust, why
 from results import door
 from results.profile import KINDS
 from results.record import Manifest, Record, RunRecord
@@ -46,7 +46,7 @@ Form = Callable[[SessionComparison], str]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    body = of_each_pair(view, (metrics.of_pair, why.blocks, annotated.blocks))
+    body = of_each_pair(view, (metrics.of_pair, why.blocks, functions.diffs))
     return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
@@ -125,7 +125,7 @@ def as_annotated(session: SessionComparison, form: str) -> str:
     blocks = [
         block
         for pair in of_operations(session).comparisons
-        for block in annotated.shown(pair, session.name_of(pair))
+        for block in functions.diffs_shown(pair, session.name_of(pair))
     ]
     if not blocks:
         raise ReportError("no phase has counts of changed lines on record")

@@ -31,7 +31,7 @@ from reports.document import (
     row,
 )
 from reports.headline import headline, runs
-from reports.sections import View, annotated, functions, locks, trust
+from reports.sections import View, functions, locks, trust
 from reports.sections import counted as counts
 from reports.sentences import of_finding
 from results.profile import BEFORE, WORK
@@ -193,7 +193,7 @@ def _place(comparison: Comparison, at: tuple[str, str]) -> str:
 def _ran(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
     """Which changed lines and functions ran, or why that is not known; and what was run before."""
     if not comparison.manifest.same_code:
-        lines = annotated.summary(comparison).removesuffix(" ran")
+        lines = functions.lines_that_ran(comparison).removesuffix(" ran")
         for finding in comparison.findings:
             if name := OF_ANSWER.get(finding.kind):
                 text = of_finding(finding).removeprefix("executed: ")

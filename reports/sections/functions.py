@@ -1,11 +1,14 @@
-"""Which functions a change came from: instructions and calls per unit of work, by phase."""
+"""Which functions a change came from, and which lines: per unit of work, by phase."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from analysis.counts import Paired
+from analysis.explain.annotated import EXPLANATION as ANNOTATED
+from analysis.explain.annotated import AnnotatedHunk, AnnotatedLine, AnnotatedPhase
 from analysis.explain.functions import (
     MOST_CHANGED,
     TOLERANCE,
@@ -21,7 +24,9 @@ from reports import wording
 from reports.document import (
     Block,
     Cell,
+    Code,
     Column,
+    Fold,
     Heading,
     Item,
     Listing,
@@ -294,3 +299,85 @@ def _parts(comparison: Comparison, attribution: Attribution) -> list[Block]:
 FUNCTIONS = Instrument(
     "Functions", lambda comparison: comparison.headlines, lines, tables, (CHANGED, EXPLAINS)
 )
+
+
+# The diff has a margin: how often each line ran, on base to the left and on patched to the right.
+# A line that has code and never ran is marked as gcov does it; one without code has no number.
+NEVER = "#####"
+WIDE = 8
+TAB = 4
+HOW = (
+    "Where the compiler made copies of a line, inlined or not, they are added up; a line without a "
+    "number has no code, and one with a ~ left none of its own, so that it ran about as often."
+)
+
+
+def lines_that_ran(comparison: Comparison) -> str:
+    """``31 of 44 changed lines ran``, in some phase; empty where lines were not counted."""
+    phases = ANNOTATED.of(comparison)
+    every = set[tuple[str, str, int]]().union(*(each.changed() for each in phases))
+    ran = set[tuple[str, str, int]]().union(*(each.changed(ran=True) for each in phases))
+    return f"{len(ran)} of {counted(len(every), 'changed line')} ran" if every else ""
+
+
+def diffs(_: View, comparison: Comparison) -> list[Block]:
+    """A fold for each phase; forms of characters have it by a verb of its own."""
+    return [
+        Fold(f"{_where(each)}: the diff by lines, {_ran(each)}", tuple(_diff(each)), True)
+        for each in ANNOTATED.of(comparison)
+    ]
+
+
+def diffs_shown(comparison: Comparison, pair: str = "") -> list[Block]:
+    """Every phase of a pair of arms with its diff, for those who ask for nothing else."""
+    blocks: list[Block] = []
+    for each in ANNOTATED.of(comparison):
+        blocks.append(Heading(": ".join(filter(None, (pair, _where(each), _ran(each)))), 2))
+        blocks += _diff(each)
+    return [*blocks, Paragraph(HOW, "note")] if blocks else []
+
+
+def _diff(phase: AnnotatedPhase) -> list[Block]:
+    """The hunks of each file, behind what the numbers are."""
+    lead = (
+        f"How often each line ran per {phase.unit_title}, over "
+        f"{counted(len(phase.seeds), 'seed')}: on base to the left, on patched to the right; "
+        f"{NEVER} never."
+    )
+    files = groupby(phase.hunks, key=lambda hunk: hunk.file)
+    return [
+        Paragraph(lead, "note"),
+        *(Code("\n".join([file, *_margins(hunks)]), "diff") for file, hunks in files),
+    ]
+
+
+def _margins(hunks: Iterable[AnnotatedHunk]) -> Iterator[str]:
+    """The lines of some hunks with their margin, each hunk behind what ran of it."""
+    for hunk in hunks:
+        changed = [each.runs for each in hunk.lines if each.runs is not None]
+        ran = sum(map(bool, changed))
+        executed = (
+            f"{ran} of {counted(len(changed), 'changed line')} ran" if ran else "not executed"
+        )
+        share = f"{100 * hunk.base:.2g} -> {100 * hunk.patched:.2g} % of the phase"
+        yield f"{'':{2 * WIDE + 2}}{hunk.header}"
+        yield f"{'':{2 * WIDE + 2}}[{executed if changed else 'no code changed'}; {share}]"
+        for each in hunk.lines:
+            margin = f"{_times(each.base, each)} {_times(each.patched, each)}"
+            yield f"{margin} {each.sign}{each.text.expandtabs(TAB)}".rstrip()
+
+
+def _times(ran: float | None, line: AnnotatedLine) -> str:
+    if ran is None:
+        return f"{'':{WIDE}}"
+    text = wording.figure(ran, 3) if ran else NEVER
+    text = text if len(text) < WIDE else f"{ran:.1e}"
+    return f"{'' if line.exact else '~'}{text}".rjust(WIDE)
+
+
+def _where(phase: AnnotatedPhase) -> str:
+    return f"{phase.case} {phase.phase}"
+
+
+def _ran(phase: AnnotatedPhase) -> str:
+    return f"{len(phase.changed(ran=True))} of {counted(len(phase.changed()), 'changed line')} ran"

@@ -8,7 +8,7 @@ import pytest
 from analysis.explain.annotated import EXPLANATION
 from analysis.many import SessionComparison, compare_session
 from reports import forms
-from reports.sections import View, annotated
+from reports.sections import View, functions
 from reports.sections.answer import answer
 from results.door import StoreError
 from results.profile import Annotation, FileCounts, FileDiff
@@ -68,7 +68,7 @@ def test_lines_are_per_unit_of_their_own_runs(session: SessionComparison) -> Non
 
 
 def test_the_answer_says_which_changed_lines_ran(session: SessionComparison) -> None:
-    assert annotated.summary(session.comparisons[0]) == "1 of 3 changed lines ran"
+    assert functions.lines_that_ran(session.comparisons[0]) == "1 of 3 changed lines ran"
     shown = " ".join(forms.answer_lines(session))
     assert "1 of 3 changed lines; " in shown
     assert answer(View(session))
