@@ -58,12 +58,19 @@ def differences(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
 
 
 def options(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
-    """Every option of the kernels' configurations that is not the same on all arms."""
+    """Every option of the kernels' configurations that is not the same on all arms.
+
+    First what stands in the place of something else, or is wanted and not there: between two
+    releases that may be the preemption model, among hundreds of options that mean nothing.
+    """
     before = {option.name: option.before for arm in arms for option in arm.options}
     after = [{option.name: option.after for option in arm.options} for arm in arms]
+    noted = {
+        word.strip(":,") for arm in arms for note in arm.kernel.options for word in note.split()
+    }
     return tuple(
         ArmDifference(name, tuple(own.get(name, value) or ABSENT for own in after))
-        for name, value in before.items()
+        for name, value in sorted(before.items(), key=lambda each: each[0] not in noted)
     )
 
 

@@ -88,6 +88,20 @@ def test_options_that_the_arms_have_otherwise(five: SessionComparison) -> None:
     ]
 
 
+def test_what_stands_in_for_an_option_comes_first(five: SessionComparison) -> None:
+    options = (
+        OptionRecord(name="CONFIG_ACPI", before="", after="y"),
+        OptionRecord(name="CONFIG_PREEMPT_LAZY", before="", after="y"),
+    )
+    note = "CONFIG_PREEMPT_LAZY in the place of CONFIG_PREEMPT_VOLUNTARY: the nearest"
+    base, other = five.arms[:2]
+    arm = but(other, options=options, kernel=but(other.kernel, options=(note,)))
+    assert [each.name for each in execution.options((base, arm))] == [
+        "CONFIG_PREEMPT_LAZY",
+        "CONFIG_ACPI",
+    ]
+
+
 def test_the_step_that_gives_it_is_named(stepwise: SessionComparison) -> None:
     bw = row(stepwise, "4k.bw")
     course = stepwise.course(bw)
