@@ -7,6 +7,7 @@ the comment of a pull request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from analysis.explain.lines import EXPLANATION as MOVED
 from analysis.explain.locks import EXPLANATION as LOCKS
@@ -131,11 +132,19 @@ def of_pair(view: View, comparison: Comparison) -> list[Block]:
         comparison.primary,
         key=lambda m: FIRST.get(m.judgement.verdict or Verdict.NOT_JUDGED, len(FIRST)),
     )
-    rows = tuple(_verdict(comparison, metric) for metric in results)
+    rows: list[VerdictRow] = []
+    for metric in results:
+        result = _verdict(comparison, metric)
+        # That nothing changed ran is said at the first of the phases where it is so.
+        if result.style == Verdict.NOT_TESTED:
+            said = {line for earlier in rows for line in earlier.lines}
+            new = tuple(line for line in result.lines if line not in said)
+            result = replace(result, lines=new)
+        rows.append(result)
     # Of many pairs the rest is said once, below.
     own = LINES if view.session.is_pair else (_why, beside)
     lines = (each for line in own for each in line(view, comparison))
-    return [Verdicts(rows, heads), *facts(lines)]
+    return [Verdicts(tuple(rows), heads), *facts(lines)]
 
 
 def _why(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:

@@ -162,6 +162,10 @@ def test_where_some_ran_the_headline_says_where_and_where_not() -> None:
         "2 not tested, 1 unchanged (within 0.25 %); the changed functions ran in 1 of 2 cases, "
         "not in filemap-thp"
     )
+    # Said at the first of the two.
+    letter = forms.render(session, "letter")
+    assert letter.count(" not tested\n") == 2
+    assert letter.count("none of the changed functions ran (added)") == 1
     assert outcome(session) == 0
     gate = gate_of_session(session, Policy())
     assert gate.exit_code == 0
