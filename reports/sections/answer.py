@@ -137,8 +137,8 @@ def of_pair(view: View, comparison: Comparison) -> list[Block]:
         result = _verdict(comparison, metric)
         # That nothing changed ran is said at the first of the phases where it is so.
         if result.style == Verdict.NOT_TESTED:
-            said = {line for earlier in rows for line in earlier.lines}
-            new = tuple(line for line in result.lines if line not in said)
+            known = {line for other in rows for line in other.lines}
+            new = tuple(line for line in result.lines if line not in known)
             result = replace(result, lines=new)
         rows.append(result)
     # Of many pairs the rest is said once, below.
