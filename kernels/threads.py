@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from errors import SeriesError
 from kernels.mail import DIFF, Mail, diff_of, digest
@@ -94,7 +95,10 @@ def _head(post: Mail, known: Mapping[str, Mail], heads: dict[str, str]) -> str:
         parent = _parent(post, known)
         if post.number == 0:
             heads[post.id] = post.id
-        elif parent is not None and parent.id not in way and _goes_on(parent, post):
+        elif parent is not None and _goes_on(parent, post) and parent.id in way:
+            circle = list(way)  # of answers: the same one of it, whichever mail came first
+            heads[post.id] = min(circle[circle.index(parent.id) :])
+        elif parent is not None and _goes_on(parent, post):
             post = parent
         elif post.total == 1:  # by itself, whatever it answers
             heads[post.id] = post.id
@@ -129,9 +133,12 @@ def _reconciled(parts: Iterable[list[Mail]]) -> list[list[Mail]]:
     on the one patch that was sent again.  Patches of two versions are two series.
     """
     whole: list[list[Mail]] = []
-    for part in sorted(parts, key=lambda part: (part[0].version, part[0].is_resent), reverse=True):
+    # No two parts are equal in all three, so that it does not matter which mail came first.
+    newest = attrgetter("version", "is_resent", "total")
+    for part in sorted(parts, key=lambda part: newest(part[0]), reverse=True):
         first, numbers = part[0], {mail.number for mail in part}
-        for other in whole:
+        # A cover letter belongs to the patches of which it says how many they are.
+        for other in sorted(whole, key=lambda other: other[0].total != part[0].total):
             more = {mail.number for mail in other}
             covers = numbers == {0} or more == {0}
             equal = first.total == other[0].total

@@ -109,7 +109,27 @@ def _group_is_named(message_id: str, texts: str, mails: object) -> bool:
     )
 
 
+def _placed(
+    place: str, *answers: int, tag: str = "PATCH"
+) -> tuple[str, str, str, str, str, list[int], str | None]:
+    return ("", tag, place, "mm: a", ADA, [*answers], None)
+
+
+# Two mails that answer each other, and a third that answers one of them.
+CIRCLE = [
+    *(_placed("0/2"), _placed("1.5/2", 2), _placed("2/2", 1)),
+    *(_placed("0/2"), _placed("0/2"), _placed("1/2", 1)),
+]
+# A cover letter below which patches of two totals hang.
+TWO_TOTALS = [
+    *(_placed("0/2"), _placed("0/2")),
+    *(_placed("1/2", 0, tag="PATCH v2"), _placed("1/3", 0, tag="PATCH v2")),
+]
+
+
 @settings(max_examples=80)
+@example(case=(CIRCLE, [2, 1, 0, 3, 4, 5]))
+@example(case=(TWO_TOTALS, [3, 1, 2, 0]))
 @given(
     st.lists(POSTS, min_size=1, max_size=8).flatmap(
         lambda drawn: st.tuples(st.just(drawn), st.permutations(range(len(drawn))))
