@@ -246,10 +246,16 @@ def fetch(package: DebianPackage, cache: Path) -> Path:
 
 
 def fetched(name: str, cache: Path) -> str:
-    """``PACKAGE=VERSION`` of a package in the lab's own lists; empty where there is none."""
+    """``PACKAGE=VERSION`` of a package in the lab's own lists, or of the host's and in the cache.
+
+    Empty where there is none.
+    """
     own = options(cache)
-    package = _find(name, own) if own and NAME.fullmatch(name) else None
-    return package.name_and_version if package else ""
+    for lists in dict.fromkeys((own, ())) if NAME.fullmatch(name) else ():
+        package = _find(name, lists)
+        if package and (lists or (folder(cache) / f"{package.sha256}.deb").exists()):
+            return package.name_and_version
+    return ""
 
 
 def newest_source(cache: Path) -> str:

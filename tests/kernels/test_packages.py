@@ -180,6 +180,15 @@ def test_a_source_that_was_fetched_needs_no_version(newer: Archive, tmp_path: Pa
         packages.newest_source(tmp_path / "other")
 
 
+def test_a_source_of_the_hosts_own_release_that_was_fetched_needs_none_either(
+    archive: Archive, tmp_path: Path
+) -> None:
+    archive.add(SOURCE, "6.1.2-1~deb12u1")
+    assert packages.fetched(SOURCE, tmp_path) == ""
+    packages.fetch(packages.find(SOURCE, tmp_path), tmp_path)
+    assert packages.fetched(SOURCE, tmp_path) == f"{SOURCE}=6.1.2-1~deb12u1"
+
+
 def test_a_suite_that_is_not_there_is_left_out_and_lists_stay_where_none_is(
     newer: Archive, tmp_path: Path
 ) -> None:
