@@ -20,7 +20,7 @@ from host import facts
 from host.facts import guests_at_once
 from reports import FORM_NAMES
 from runs.request import SUBJECT, Request, arguments
-from text import duration
+from text import counted, duration
 from verbs.cli import Without, flattened
 from verbs.invocation import (
     emit,
@@ -533,19 +533,21 @@ def _print(resolved: Resolved, kernels: Sequence[KernelForecast]) -> None:
     experiment, plan, checks = resolved.experiment, resolved.plan, resolved.checks
     if kernels:
         missing = [kernel for kernel in kernels if not kernel.cached]
-        line = f"{len(kernels)} kernels: {len(kernels) - len(missing)} in the cache"
+        line = f"{counted(len(kernels), 'kernel')}: {len(kernels) - len(missing)} in the cache"
         if missing:
             seconds = duration(sum(kernel.seconds for kernel in missing))
             names = ", ".join(f"{kernel.arm} ({kernel.flavour})" for kernel in missing)
             line += f", {len(missing)} to be built, about {seconds} (an estimate): {names}"
         write_out(line)
     if checks:
-        write_out(f"{len(checks)} guests for correctness checks, after the measured runs")
+        write_out(
+            f"{counted(len(checks), 'guest')} for correctness checks, after the measured runs"
+        )
     run = forecast_run(experiment, SESSIONS)
     slots = 1 if experiment.mode == "wall" else guests_at_once(resolved.measured.guest.memory_mib)
     where = f"in {run.session}" if run.session else "on the host that coverage was counted on"
     write_out(
-        f"{len(plan.runs)} runs, {slots} at once: about "
+        f"{counted(len(plan.runs), 'run')}, {slots} at once: about "
         f"{duration(run.seconds * len(plan.runs) / slots)} (an estimate from "
         f"{duration(run.seconds)} a run, as {where})"
     )
