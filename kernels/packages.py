@@ -15,6 +15,7 @@ from pathlib import Path
 from errors import InfraError, UsageError
 from experiment.frozen import likely
 from files import sha256_of
+from host.packages import locate
 from host.process import run
 from kernels import cache as store
 from text import clean
@@ -250,8 +251,9 @@ def fetched(name: str, cache: Path) -> str:
 
     Empty where there is none.
     """
-    own = options(cache)
-    for lists in dict.fromkeys((own, ())) if NAME.fullmatch(name) else ():
+    if not NAME.fullmatch(name) or locate("apt-cache") is None:
+        return ""
+    for lists in dict.fromkeys((options(cache), ())):
         package = _find(name, lists)
         if package and (lists or (folder(cache) / f"{package.sha256}.deb").exists()):
             return package.name_and_version
