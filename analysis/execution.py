@@ -8,6 +8,7 @@ reads it from ``Comparison.executions``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -65,9 +66,8 @@ def options(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
     """
     before = {option.name: option.before for arm in arms for option in arm.options}
     after = [{option.name: option.after for option in arm.options} for arm in arms]
-    noted = {
-        word.strip(":,") for arm in arms for note in arm.kernel.options for word in note.split()
-    }
+    notes = " ".join(note for arm in arms for note in arm.kernel.options)
+    noted = set(re.findall(r"CONFIG_\w+", notes))
     return tuple(
         ArmDifference(name, tuple(own.get(name, value) or ABSENT for own in after))
         for name, value in sorted(before.items(), key=lambda each: each[0] not in noted)

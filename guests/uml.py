@@ -100,17 +100,8 @@ def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
         stream.truncate(DISK_MIB << 20)
     # No journal: what is written is truncated before it gets to the device.
     same = "00000000-0000-4000-8000-000000000001"
-    argv = [
-        str(require("mkfs.ext4")),
-        "-q",
-        "-F",
-        "-b",
-        str(BLOCK),
-        "-O",
-        "^has_journal",
-        "-U",
-        same,
-    ]
+    mkfs = str(require("mkfs.ext4"))
+    argv = [mkfs, "-q", "-F", "-b", str(BLOCK), "-O", "^has_journal", "-U", same]
     run([*argv, "-E", f"hash_seed={same},lazy_itable_init=1", str(disk)], timeout_s=TIMEOUT_S)
     top.mkdir()
     shutil.copyfile(build(PHASES, FLAGS, cache), top / "init")

@@ -19,7 +19,7 @@ from kernels.cache import Kernel
 from kernels.compiled import Touched
 from kernels.config import KCONFIG
 from kernels.symbols import CodeChange, FunctionCode, differing
-from results.profile import Calls, calls_of, together
+from results.profile import Calls, calls_of, stem, together
 from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
 
 HEADERS = (".h", ".lds.S", ".inc")
@@ -37,11 +37,11 @@ def triage(
     """Compare two builds by their tables of functions, the series' files in it and new warnings."""
     changes = () if same_code else differing(before, after)
     functions = tuple(_function(change, touched, patches) for change in changes)
-    moved = {function.name.partition("@")[0].partition(".")[0] for function in functions}
+    moved = {stem(function.name) for function in functions}
     left_out, findings = [], []
     for entry in dict.fromkeys(touched):
         options = "; ".join(entry.options)
-        names = {name.partition(".")[0] for name in entry.functions}
+        names = {stem(name) for name in entry.functions}
         if KCONFIG.search(entry.file):
             finding = f"adds options that are off: {options}" if options else ""
         elif not entry.built:
@@ -70,11 +70,11 @@ def _function(
     change: CodeChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
 ) -> FunctionRecord:
     name, _, where = change.name.partition("@")
-    plain = symbols.plain(name)
+    plain = stem(name)
     files = [
         entry.file
         for entry in touched
-        if any(function.partition(".")[0] == plain for function in entry.functions)
+        if any(stem(function) == plain for function in entry.functions)
         and (not where or entry.file.rpartition("/")[2] == where.partition("#")[0])
     ]
     file = files[0] if len(files) == 1 else ""

@@ -457,11 +457,6 @@ def changed_functions(before: Path, after: Path) -> tuple[CodeChange, ...]:
     return differing(load(before), load(after))
 
 
-def plain(name: str) -> str:
-    """A function's name in C, without its file (@), its number (#), and gcc's .cold and like."""
-    return re.split("[@#.]", name)[0]
-
-
 def differing(
     first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
 ) -> tuple[CodeChange, ...]:

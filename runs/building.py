@@ -17,6 +17,7 @@ from kernels import build, symbols
 from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
 from kernels.series import read_patch
+from results.profile import stem
 from results.store import MANIFEST, SessionStore
 from runs.coverage import shipped
 from runs.local import Options
@@ -205,7 +206,7 @@ def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[s
     if any(file.endswith(".h") for file in files):
         tables = [symbols.load(kernel.symbols) for kernel in every]
         changed = {
-            symbols.plain(change.name)
+            stem(change.name)
             for table in tables[1:]
             for change in symbols.differing(tables[0], table)
         }
@@ -213,6 +214,6 @@ def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[s
             file
             for kernel in every
             for name, file in functions_of(kernel).named
-            if symbols.plain(name) in changed
+            if stem(name) in changed
         }
     return frozenset(files) - {""}

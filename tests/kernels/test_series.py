@@ -300,7 +300,7 @@ def folder(lab: Lab, files: dict[str, str]) -> Path:
     return top
 
 
-def taken(lab: Lab, path: Path) -> tuple[str, SeriesRecord]:
+def read_in(lab: Lab, path: Path) -> tuple[str, SeriesRecord]:
     """What the patches that are taken in add, in their order, and their record."""
     spec = keep(SeriesSpec(path=str(path)), **lab.where)
     (record,) = take_in(spec, **lab.where).records
@@ -333,7 +333,7 @@ def test_a_series_file_orders_and_leaves_out(lab: Lab, place: str, named: str) -
     )
     if named == "patches/series" != place:
         named = place
-    added, record = taken(lab, top / named)
+    added, record = read_in(lab, top / named)
     assert added == "bcd"
     assert [each.subject for each in record.patches] == ["z", "y", "w"]
     assert f"in the order of {top / place}" in record.findings
@@ -354,20 +354,19 @@ def test_a_patch_that_is_turned_around(lab: Lab) -> None:
 def test_a_series_file_that_is_wrong_is_named_by_line(lab: Lab, order: str, message: str) -> None:
     top = folder(lab, {"series": order, "a.patch": patch(2), "b.patch": patch(3)})
     with pytest.raises(UsageError, match=message):
-        taken(lab, top)
+        read_in(lab, top)
 
 
 def test_a_commit_that_stgit_exported_for(lab: Lab) -> None:
     order = f"# This series applies on GIT commit {'ab' * 20}\na.patch\n"
-    assert (
-        taken(lab, folder(lab, {"series": order, "a.patch": patch(2)}))[1].base_commit == "ab" * 20
-    )
+    _, record = read_in(lab, folder(lab, {"series": order, "a.patch": patch(2)}))
+    assert record.base_commit == "ab" * 20
 
 
 def test_without_a_series_file_two_comes_before_ten(lab: Lab) -> None:
     files = {f"{number}.patch": patch(number) for number in range(2, 13)}
     top = folder(lab, {**files, "old/1.patch": patch(2), ".3.patch": patch(3), "README": "x"})
-    added, record = taken(lab, top)
+    added, record = read_in(lab, top)
     assert added == "bcdefghijkl"
     assert record.findings == ("left out: .3.patch, old/1.patch",)
 
@@ -377,7 +376,7 @@ def test_mails_saved_by_their_subjects_have_their_numbers_in_these(lab: Lab) -> 
         lab,
         {"alpha.patch": patch(3, "[PATCH 2/3] alpha"), "beta.patch": patch(2, "[PATCH 1/3] beta")},
     )
-    added, record = taken(lab, top)
+    added, record = read_in(lab, top)
     assert added == "bc"
     assert "in the order of the subjects' numbers, which is not that of names" in record.findings
     assert "1 of 3 patches are not in it: 3/3" in record.findings
@@ -394,7 +393,7 @@ def test_the_newest_of_versions_that_were_formatted_into_one_folder(lab: Lab) ->
             "v10-0000-cover-letter.patch": "Subject: [PATCH v10 0/2] all\n",
         },
     )
-    added, record = taken(lab, top)
+    added, record = read_in(lab, top)
     assert (added, record.title) == ("bc", "all")
     assert record.findings == ("left out: 0001-x.patch, v2-0001-x.patch",)
 
@@ -408,4 +407,4 @@ def test_a_folder_of_plain_patches_stands_for_itself(lab: Lab) -> None:
 def test_a_series_is_bounded_as_a_whole(lab: Lab) -> None:
     many = {f"{number}.patch": patch(2) + "x" * (1 << 20) for number in range(40)}
     with pytest.raises(SeriesError, match=r"has 40\.0 MiB, more than 32"):
-        taken(lab, folder(lab, many))
+        read_in(lab, folder(lab, many))

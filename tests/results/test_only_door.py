@@ -18,7 +18,6 @@ CALLS = {
         "read_parquet"
     )
 }
-OWN_DATA = "a file of the lab's own checkout"
 ALLOWED = data(__file__, "allowed")
 
 
