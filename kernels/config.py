@@ -508,8 +508,12 @@ def from_base(
         or line.removeprefix("CONFIG_").partition("=")[0] in requested
     ]
     kept = parse("\n".join(lines))
-    renamed = {o: n for o, n in renamed_options(patches).items() if kept.get(o, "n") != "n"}
-    lines += [f"CONFIG_{new}={kept[old]}" for old, new in renamed.items()]
+    renamed: dict[str, str] = {}
+    for old, new in renamed_options(patches).items():
+        # A later patch may rename it again.
+        if kept.get(old, "n") != "n":
+            renamed[old], kept[new] = new, kept[old]
+    lines += [f"CONFIG_{new}={kept[new]}" for new in renamed.values()]
     lines += [f"{name}={value}" for name, value in sorted(own.items())]
     (objects / ".config").write_text("\n".join(lines) + "\n")
     if not make(["olddefconfig"]):

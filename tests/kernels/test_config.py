@@ -1,5 +1,6 @@
 """What is asked of a configuration; how it bends where it may and breaks where it must, by make."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,16 @@ def test_an_option_that_a_series_renames_keeps_its_value(reasons: Lab, option: s
         (f"CONFIG_{option}", "y", ""),
         (f"CONFIG_{option}_NOW", "", "y"),
     }
+
+
+def test_an_option_that_two_patches_rename_keeps_its_value(reasons: Lab) -> None:
+    names = ("NET_9P", "NET_SHARED", "NET_PLAN9")
+    renames = [
+        replace("Kconfig", f"config {old}\n", f"config {new}\n")
+        for old, new in itertools.pairwise(names)
+    ]
+    patched = provide(reasons.request(reasons.series("renames", *renames)))
+    assert [options_of(patched).get(name) for name in names] == [None, None, "y"]
 
 
 def test_a_users_option_is_on_top_and_refused_where_there_is_none(reasons: Lab) -> None:
