@@ -345,7 +345,7 @@ def _box(
         limits=channel.limits(machine.guest, cpu_s),
         # QEMU maps it copy-on-write, but opens it for writing.
         shared=shared,
-        sockets=True,
+        allowed=("socket", "socketpair"),
     )
 
 

@@ -143,6 +143,8 @@ TRANSLATED_PATIENCE = 5
 COMM_LENGTH = 15
 # Of a guest's root, where its init mounts.
 MOUNTED_ON = tuple(map(Path, ("/etc", "/home", "/mnt", "/root", "/run", "/sys", "/var")))
+# QEMU's monitor is a socket, and memory by node or in huge pages a file without a name.
+ALLOWED = ("socket", "socketpair", "memfd_create")
 # The run's own clocks end it before.
 ALL_CPU_S = 7 * 24 * 3600
 
@@ -203,8 +205,7 @@ def run(
             limits=channel.limits(machine.guest, ALL_CPU_S),
         )
         kvm = (DEVICE,) if accelerator != "tcg" and DEVICE.exists() else ()
-        # QEMU's monitor is a socket, and memory by node or in huge pages a file without a name.
-        box = replace(box, devices=kvm, empty=MOUNTED_ON, sockets=True, memfd=True)
+        box = replace(box, devices=kvm, empty=MOUNTED_ON, allowed=ALLOWED)
         # Out of "/": virtme-ng makes the folder it is started in writable in the guest.
         line = wrapped(box.argv(argv, Path("/"), environment(files)))
         started = time.monotonic()

@@ -1,6 +1,7 @@
 """Run a command that cannot make namespaces, or memory that is nobody's.
 
-The last program before what a box is for: ``filtered.py [--sockets] [--memfd] -- COMMAND``.
+The last program before what a box is for: ``filtered.py [--allow=NAME] -- COMMAND``, where NAME is
+``socket``, ``socketpair`` or ``memfd_create``, and may be given several times.
 Where no control group knows the memory of a box, its processes are counted page by page, and what a
 process holds by a number alone (memfd_create, System V's memory and queues, buffers of sockets) is
 in no count.  A user namespace gives the right to mount file systems in memory.  So the kernel
@@ -17,7 +18,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # linux/audit.h, and numbers of system calls as (x86_64, aarch64): asm/unistd_64.h, asm-generic.
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -42,8 +43,10 @@ REFUSED = {
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
 }
-SOCKETS = {"socket": (41, 198), "socketpair": (53, 199)}
+ALLOW_OPTION = "--allow="
 # Of x86_64, whose calls have a second set of numbers.
 X32 = 0x40000000
 
@@ -54,13 +57,13 @@ ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
 
 
-def program(machine: str, *, sockets: bool, memfd: bool = False) -> bytes:
-    """The filter for a ``platform.machine()``; KeyError: one whose numbers are not known."""
+def program(machine: str, allowed: Collection[str] = ()) -> bytes:
+    """The filter for a ``platform.machine()``; KeyError: one whose numbers are not known.
+
+    ``allowed`` are names of ``REFUSED`` that are not refused.
+    """
     column, audit = ARCHITECTURES[machine]
-    refused = REFUSED | ({} if sockets else SOCKETS)
-    calls = [
-        numbers[column] for name, numbers in refused.items() if name != "memfd_create" or not memfd
-    ]
+    calls = [numbers[column] for name, numbers in REFUSED.items() if name not in allowed]
     # Each step: code, operand, and how many steps are left out where it is true, and where not.
     steps = [
         (LOAD, ARCHITECTURE, 0, 0),
@@ -89,9 +92,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def restrict(*, sockets: bool, memfd: bool) -> None:
+def restrict(allowed: Collection[str]) -> None:
     """Have the kernel refuse calls to this process and its children; OSError: it cannot."""
-    steps = program(platform.machine(), sockets=sockets, memfd=memfd)
+    steps = program(platform.machine(), allowed)
     filtered = _Program(len(steps) // 8, steps)
     library = ctypes.CDLL(None, use_errno=True)
     for call in (
@@ -105,8 +108,7 @@ def restrict(*, sockets: bool, memfd: bool) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Run the command behind ``--``."""
     split = arguments.index("--")
-    options = arguments[:split]
-    restrict(sockets="--sockets" in options, memfd="--memfd" in options)
+    restrict([option.removeprefix(ALLOW_OPTION) for option in arguments[:split]])
     command = list(arguments[split + 1 :])
     os.execvp(command[0], command)  # noqa: S606, TID251 -- it becomes the command
 

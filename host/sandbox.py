@@ -37,8 +37,6 @@ TMP_BYTES = 1 << 30
 BOUNDED = Path(__file__).resolve().with_name("bounded.py")
 FILTERED = BOUNDED.with_name("filtered.py")
 PYTHON = Path(sys.executable).resolve()
-# Of each process: what pipes hold is in no count.
-OPEN_FILES = 1024
 BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 
 
@@ -46,6 +44,7 @@ BIND = {"ro": "--ro-bind", "rw": "--bind", "dev": "--dev-bind"}
 class Limits:
     """Of each process in a box: CPU seconds, bytes of memory, bytes of a file; and their number.
 
+    ``open_files`` of each bound what pipes and sockets hold, which is in no count.
     Of all of them together: bytes of memory, by default seven eighths of what is available when
     the box is made, and bytes of disk in its writable places (``host.bounded``).
     """
@@ -54,6 +53,7 @@ class Limits:
     memory_bytes: int = 16 << 30
     file_bytes: int = 4 << 30
     processes: int = 4096
+    open_files: int = 1024
     all_memory_bytes: int = field(default_factory=lambda: memory_available_mib() * 7 // 8 << 20)
     all_disk_bytes: int = 32 << 30
 
@@ -64,8 +64,8 @@ class Box:
 
     ``shared`` files are written by several boxes at once, so they stay with the boxes' user.
     ``empty`` folders are there for what wants to mount on them; ``devices`` are opened with the
-    rights of their files' groups.  With ``sockets`` it has those within the box, and with ``memfd``
-    files of memory without a name.
+    rights of their files' groups.  ``allowed`` are system calls that other boxes are refused, by
+    their names in ``host.filtered``.
     """
 
     tool: Tool
@@ -75,8 +75,7 @@ class Box:
     shared: tuple[Path, ...] = ()
     empty: tuple[Path, ...] = ()
     devices: tuple[Path, ...] = ()
-    sockets: bool = False
-    memfd: bool = False
+    allowed: tuple[str, ...] = ()
 
     def argv(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
@@ -89,10 +88,11 @@ class Box:
         outside += [sys.executable, "-IS", str(BOUNDED), str(bound.all_memory_bytes)]
         outside += [str(bound.all_disk_bytes), str(bound.processes)]
         outside += [*(str(place) for place, _ in self.writable), "--"]
-        limits = [str(PYTHON), "-IS", str(FILTERED), *["--sockets"] * self.sockets]
-        limits += [*["--memfd"] * self.memfd, "--", "prlimit", f"--cpu={bound.cpu_s}"]
+        limits = [str(PYTHON), "-IS", str(FILTERED), *(f"--allow={name}" for name in self.allowed)]
+        limits += ["--", "prlimit", f"--cpu={bound.cpu_s}"]
         limits += [f"--as={bound.memory_bytes}", f"--fsize={bound.file_bytes}", "--core=0"]
-        limits += [f"--nproc={bound.processes}", f"--nofile={OPEN_FILES}", "--memlock=0", "--"]
+        limits += [f"--nproc={bound.processes}", f"--nofile={bound.open_files}"]
+        limits += ["--memlock=0", "--"]
         if self.tool == "bwrap":
             dropped = ["setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", _groups(self)]
             dropped += words("--no-new-privs --bounding-set=-all --inh-caps=-all --")

@@ -226,6 +226,12 @@ def make_rounds(
                     if result is not None:
                         break
                 if result is None:
+                    if arm != base:
+                        # What the base does not do here either is not the series' failure.
+                        beside = f"{number + 1}.{base}.instead"
+                        instead, failed, _ = stage.boot(beside, base, order)
+                        if instead is None:
+                            run_id, arm, ending = beside, base, failed
                     kind = InfraError if arm == base else SeriesError
                     log = folder / RAW / f"{run_id}.txt"
                     what = f"does not boot and measure: {ending.message}"

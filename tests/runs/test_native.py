@@ -90,7 +90,7 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
     ) -> tuple[NativeResult | None, Ending, str]:
         order.append(executable)
-        if executable.parent.name == "broken":
+        if executable.parent.name.startswith("broken"):
             return None, Ending("panic", "the kernel panicked"), "Kernel panic - not syncing\n"
         timed = {name: TimedPhase(64, 2, (100, 101)) for name in ("crossing", *phases)}
         return NativeResult(timed, 1e9), Ending("done", "measured"), ""
@@ -100,12 +100,12 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return order
 
 
-def made(folder: Path, broken: str = "") -> None:
-    """The rounds of a session; the kernel of the arm ``broken`` panics."""
+def made(folder: Path, *broken: str) -> None:
+    """The rounds of a session; the kernels of the arms ``broken`` panic."""
     door.make_folder(folder, "raw")
     kernels = {}
     for arm in ("base", "patched"):
-        place = folder / ("broken" if arm == broken else arm)
+        place = folder / (f"broken-{arm}" if arm in broken else arm)
         for number in range(1, make.ORDERS + 1):
             door.write(door.make_folder(place), f"order-{number}", "")
         kernels[arm] = Kernel(place, identity(arm))
@@ -138,4 +138,12 @@ def test_an_arm_that_does_not_boot_is_blamed_and_its_console_kept(
         made(tmp_path, broken)
     (console,) = (tmp_path / "raw").glob("1.*.txt")
     assert "Kernel panic" in console.read_text()
-    assert sum(path.parent.name == "broken" for path in booted) == 2
+    assert sum(path.parent.name.startswith("broken") for path in booted) == 2
+
+
+def test_what_no_arm_boots_is_not_the_series_failure(booted: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match="does not boot") as caught:
+        made(tmp_path, "base", "patched")
+    # The first round of this seed begins with the patched arm.
+    assert booted[0].parent.name == "broken-patched"
+    assert caught.value.where == "base"
