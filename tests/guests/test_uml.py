@@ -6,6 +6,7 @@ import pytest
 
 from guests import uml
 from guests.uml import parse, root
+from host.sandbox import PYTHON
 
 WHOLE = (
     "<5>Linux version 6.12.117\r\n"
@@ -46,6 +47,26 @@ def test_every_phase_of_a_workload_is_one_that_the_init_times() -> None:
     assert all(f'"{phase}"' in text for phase in named)
     catalogue = {file.stem for file in Path("workloads/catalogue").glob("*.toml")}
     assert set(uml.PHASES_OF) | set(uml.LACKS) <= catalogue
+
+
+# Another program in the place of a kernel: what its box lets it do.
+TRIES = f"""#!{PYTHON} -IS
+import socket
+socket.socketpair()
+try:
+    socket.socket()
+except PermissionError:
+    print({WHOLE!r}, end="")
+"""
+
+
+def test_a_guest_talks_to_its_own_processes_and_to_nobody_else(tmp_path: Path) -> None:
+    """A kernel of 7.x has a pair of sockets for each process of the guest."""
+    program, archive = tmp_path / "linux", tmp_path / "root.cpio"
+    program.write_text(TRIES)
+    archive.write_bytes(b"")
+    result, ending, console = uml.boot(program, archive, tmp_path / "boot", ["readahead"], None)
+    assert result == parse(WHOLE), (ending, console)
 
 
 def test_the_root_has_an_init_and_an_empty_file_system(tmp_path: Path) -> None:
