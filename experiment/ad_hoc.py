@@ -15,7 +15,7 @@ from experiment.arms import PREBUILT_SOURCES
 from experiment.frozen import Frozen, KeyPath, Name, Problem, plain_name
 from experiment.load import CONFIGS, Catalogue, check_experiment, load
 from experiment.series_name import kind_of, message_id, split_range
-from experiment.spec import Experiment
+from experiment.spec import Experiment, TwinSpec
 
 AUTO = CONFIGS / "auto.toml"
 # In place of workloads: every one of the file.
@@ -45,12 +45,14 @@ class Auto(Frozen):
     without ``times`` reads none of the dataset's files, and is measured with any other.
     ``usual`` is what kernels (``--arm``) are measured by where nobody names workloads, and phases
     that end by time are ``prebuilt_longer`` times as long where one of them is prebuilt.
+    ``diagnostic`` are diagnostic runs as in an experiment file, each of every case.
     """
 
     experiment: dict[str, Any]
     prebuilt_longer: Annotated[float, Field(ge=1)] = 1
     usual: Annotated[tuple[Name, ...], Field(min_length=1)]
     case: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+    diagnostic: tuple[dict[str, Any], ...] = ()
     touches: tuple[Touches, ...] = ()
 
     @property
@@ -63,6 +65,11 @@ class Auto(Frozen):
         workload, _, variant = name.partition(":")
         own = self.case[self.workloads.index(workload)]
         return {**own, "variant": variant} if variant else own
+
+    def diagnostics_of(self, experiment: Experiment) -> tuple[TwinSpec, ...]:
+        """The diagnostic runs of every case of an experiment that has none of its own."""
+        cases = tuple(case.name for case in experiment.cases)
+        return tuple(TwinSpec(**each, cases=cases) for each in self.diagnostic)
 
     def datasets_of(self, workloads: Sequence[str]) -> list[dict[str, Any]]:
         """Files and limits of those of the workloads that have any, in their order."""

@@ -1,15 +1,17 @@
 """Whether known changes are found: published results, and changes that change nothing.
 
 An entry is a folder of patches; with ``published.toml`` it is a published result, without it
-neutral.  Its session is a folder of its name; why there is none, a file beside.  The table is made
-of these alone.
+neutral.  Its session is a folder of its name; why there is none, a file beside.  A published result
+of which instructions show nothing has a second one, with diagnostic runs.  The table is made of
+these alone.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +21,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from analysis.comparison import unfinished
+from analysis.explain.lines import BY_TURNS, RARE
+from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.locks import EXPLANATION as LOCKS
+from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, MISSING, Verdict
@@ -43,8 +48,11 @@ FOLDERS = (CONFIGS / "series" / "published", CONFIGS / "series" / "neutral")
 ABOUT = "published.toml"
 # What a neutral change is made for, as published.toml says it of the others.
 SOURCE = "deb:linux-source-6.12"
-# A lock that is taken this much more or less often, of what it was, has moved.
+# A lock that is taken this much more or less often, of what it was, has moved; so have misses.
 MOVED = 0.05
+# What a modelled machine waits for, as rows of misses are called.
+MISSES = {"l2": "L2 misses", "llc": "LLC misses", "walks": "page walks"}
+DIAGNOSED = "-diagnostics"
 CHANGES = ("regression", "improvement")
 Kind = Literal["regression", "improvement", "elsewhere", "neutral"]
 Instrument = Literal["instructions", "locks", "lines", "misses"]
@@ -152,6 +160,12 @@ class RecallRow(Record):
     instruments: dict[str, str] = Field(default_factory=dict)
     shown_by: tuple[str, ...] = ()
 
+    @property
+    def wants_diagnostics(self) -> bool:
+        """Whether it is a published result that was measured, and instructions show nothing."""
+        silent = (Recalled.WRONGLY_SILENT, Recalled.MISSED, Recalled.RIGHTLY_SILENT)
+        return self.result is not None and self.recalled in silent
+
 
 class Unmeasured(Record):
     """Why an entry has no session, in a file beside where it would be."""
@@ -205,15 +219,25 @@ def chosen(
     return tuple(of_kind if third is None else of_kind[third - 1 :: 3])
 
 
-def finished(entry: RecallEntry, sessions: Path) -> bool:
-    """Whether the entry's session is there, of these patches, and has nothing left to be made.
+def diagnosed(entry: RecallEntry, sessions: Path) -> Path:
+    """The folder of the entry's session with diagnostic runs."""
+    return sessions / f"{entry.name}{DIAGNOSED}"
+
+
+def begun(folder: Path) -> bool:
+    """Whether there is a session in the folder."""
+    return door.exists(folder.parent, f"{folder.name}/{MANIFEST}")
+
+
+def finished(entry: RecallEntry, folder: Path) -> bool:
+    """Whether a session of these patches is there, and has nothing left to be made.
 
     Raises UsageError: the session is of other patches; StoreError: it cannot be read.
     """
-    if not door.exists(sessions, f"{entry.name}/{MANIFEST}"):
+    if not begun(folder):
         return False
-    session = open_session(sessions / entry.name, counted=False)
-    _require_same(entry, sessions / entry.name, session.manifest)
+    session = open_session(folder, counted=False)
+    _require_same(entry, folder, session.manifest)
     return not unfinished(session) and not pending(compare_session(session, explains=False))
 
 
@@ -243,7 +267,10 @@ def row(entry: RecallEntry, sessions: Path) -> RecallRow:
         return _row(entry, problem.recalled, problem.why)
     folder = sessions / entry.name
     try:
-        if not door.exists(sessions, f"{entry.name}/{MANIFEST}"):
+        # It has the same judged runs, so the same verdicts.
+        if finished(entry, further := diagnosed(entry, sessions)):
+            folder = further
+        if not begun(folder):
             return _row(entry, Recalled.NOT_YET)
         session = open_session(folder)
         _require_same(entry, folder, session.manifest)
@@ -280,7 +307,13 @@ def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     functions = entry.result.functions if entry.result else ()
     function, rank = named(functions, comparison, called)
-    instruments = locks_of(functions, comparison)
+    own = {*functions, *(stem(f) for each in comparison.executions for f in each.changed)}
+    by_instrument = {
+        "locks": locks_of(own, comparison),
+        "lines": lines_of(own, comparison),
+        "misses": misses_of(comparison),
+    }
+    instruments = {name: text for name, text in by_instrument.items() if text is not None}
     largest = max(called or tested, key=size_of, default=None)
     change = largest.judgement.change if largest else None
     verdict = largest.judgement.verdict if largest else None
@@ -348,25 +381,72 @@ def named(
     return next((name for name in changed if stem(name) in functions), ""), 0
 
 
-def locks_of(functions: Sequence[str], comparison: Comparison) -> dict[str, str]:
+def locks_of(own: Set[str], comparison: Comparison) -> str | None:
     """What the locks say, which are counted in judged runs, too; empty where none moved.
 
-    Of those that functions of the change take, the one that is taken most times more or less.
+    Of those that functions of the change take, the one that is taken most times more or less; None
+    where nothing counted any.
     """
-    own = {*functions, *(stem(f) for each in comparison.executions for f in each.changed)}
     measured = LOCKS.of(comparison)
+    if not measured:
+        return None
     moved = [
         (
             abs(lock.taken.difference),
             f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}",
         )
-        for phase in measured or ()
+        for phase in measured
         for lock in phase.rows
         if own & {stem(site.function) for site in lock.sites}
         and not lock.taken.within_scatter
         and abs(lock.taken.change or 1.0) >= MOVED
     ]
-    return {"locks": max(moved, default=(0.0, ""))[1]} if measured else {}
+    return max(moved, default=(0.0, ""))[1]
+
+
+def lines_of(own: Set[str], comparison: Comparison) -> str | None:
+    """Which lines of modelled CPUs move more or less often, as ``locks_of``.
+
+    A diagnostic run of one seed has no scatter: a change is one that is larger than what the
+    length of a turn may make.
+    """
+    followed = LINES.of(comparison)
+    if not followed:
+        return None
+    moved = [
+        (
+            abs(row.all_lines.difference),
+            f"{row.object} {wording.few(row.all_lines)} lines per {phase.unit_title} to "
+            f"{row.taker} from {row.holder}",
+        )
+        for phase in followed
+        for row in phase.pairs
+        if own & {stem(row.taker), stem(row.holder)}
+        and not row.by_turns
+        and abs(row.all_lines.difference)
+        > max(RARE, BY_TURNS * max(row.all_lines.base, row.all_lines.patched))
+    ]
+    return max(moved, default=(0.0, ""))[1]
+
+
+def misses_of(comparison: Comparison) -> str | None:
+    """Which misses of a modelled machine moved most, as ``locks_of``, where changed code ran."""
+    modelled = MEMORY.of(comparison)
+    if not modelled:
+        return None
+    ran = {(each.case, each.phase) for each in comparison.executions if each.ran}
+    moved = [
+        (
+            abs(missed.change or math.inf),
+            f"{title} {wording.few(missed)} per {phase.unit_title} ({phase.case} {phase.phase})",
+        )
+        for phase in modelled
+        if (phase.case, phase.phase) in ran
+        for name, title in MISSES.items()
+        if (missed := getattr(phase.total, name)).is_significant
+        and abs(missed.change or math.inf) >= MOVED
+    ]
+    return max(moved, default=(0.0, ""))[1]
 
 
 def scores(rows: Sequence[RecallRow]) -> list[str]:
@@ -439,9 +519,11 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
                 Mono("./lab.py recall"),
                 " in the same way: the two workloads that execute most of the functions whose "
                 "machine code differs, the smallest guest, eight seeds, the usual thresholds, no "
-                "diagnostic runs and no correctness checks. Nothing is booted where no machine "
-                "code differs. Sizes are of instructions counted under emulation; published "
-                "numbers are of the machine named with them.",
+                "correctness checks, and ",
+                Mono("--diagnostics"),
+                " for a published result of which instructions show nothing. Nothing is booted "
+                "where no machine code differs. Sizes are of instructions counted under emulation; "
+                "published numbers are of the machine named with them.",
             )
         ),
         *listing(scores(rows)),

@@ -124,7 +124,7 @@ class Request:
         bool | None,
         opt(
             "--diagnostics/--no-diagnostics --twins/--no-twins",
-            "diagnostic runs: waits, misses",
+            "diagnostic runs: misses, moving lines, waits",
             METHOD,
         ),
     ] = None

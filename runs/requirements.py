@@ -283,6 +283,11 @@ def require_job_fits(resolved: Resolved) -> None:
             raise SpecError([f"case {case.name}: {error}; shorten its fio arguments"]) from None
 
 
+def all_x86(guests: Collection[Guest]) -> bool:
+    """Whether these guests are of x86-64, whose CPU models diagnostic runs name."""
+    return all(guest.arch == X86_64.name for guest in guests)
+
+
 def can_be_modelled(guests: Collection[Guest]) -> bool:
     """Whether the caches of these guests can be: of x86-64, one vCPU, one memory."""
     return all(

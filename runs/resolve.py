@@ -14,10 +14,19 @@ from pathlib import Path
 from textwrap import wrap
 
 from errors import LabError, SeriesError, UsageError
-from experiment.ad_hoc import NoWorkloadError, from_kernels, from_series
+from experiment.ad_hoc import NoWorkloadError, from_kernels, from_series, load_auto
 from experiment.load import Catalogue, known_experiments, load_experiment, load_machine, with_config
 from experiment.series_name import from_here
-from experiment.spec import LINES, MEMORY, REAL_TIME, CheckSpec, Experiment, Guest, TwinSpec
+from experiment.spec import (
+    LINES,
+    MEMORY,
+    MODELLED,
+    REAL_TIME,
+    CheckSpec,
+    Experiment,
+    Guest,
+    TwinSpec,
+)
 from experiment.steps import per_patch
 from host import sandbox
 from host.facts import require_usable
@@ -31,7 +40,7 @@ from runs.coverage import automatic, texts_and_files
 from runs.local import Options
 from runs.native import in_native_form, without_phases
 from runs.request import Request
-from runs.requirements import can_be_modelled, require_all, uncounted
+from runs.requirements import all_x86, can_be_modelled, can_share_lines, require_all, uncounted
 from runs.resolved import Resolved, guest_of, patches_of, resolve
 from text import clean, counted
 
@@ -222,12 +231,7 @@ def resolve_request(
         subjects = [patch.subject for record in common for patch in record.patches]
         experiment = per_patch(experiment, subjects)
     experiment = with_config(experiment, request.config)
-    if request.check and experiment.mode == "native":
-        raise UsageError("native mode has no correctness checks", where="--check", next_step=NO_USE)
-    if request.quick and request.check:
-        raise UsageError(
-            "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
-        )
+    _require_wanted(request, experiment)
     guest = guest_of(experiment)
     changes: dict[str, object] = {"twins": _twins(request, experiment, guest)}
     if request.check is not None:
@@ -244,6 +248,20 @@ def resolve_request(
     resolved = dataclasses.replace(resolved, left_out=left_out)
     require_all(resolved, checkout, cache)
     return resolved
+
+
+def _require_wanted(request: Request, experiment: Experiment) -> None:
+    """Raise UsageError for checks and diagnostic runs that the session cannot have."""
+    if request.check and experiment.mode == "native":
+        raise UsageError("native mode has no correctness checks", where="--check", next_step=NO_USE)
+    if request.quick and request.check:
+        raise UsageError(
+            "has no correctness checks", where=QUICK, next_step="leave out --quick or --check"
+        )
+    if request.twins and (request.quick or experiment.mode == "native"):
+        where = QUICK if request.quick else "--mode native"
+        step = f"leave out {where} or --diagnostics"
+        raise UsageError("has no diagnostic runs", where=where, next_step=step)
 
 
 def _chosen(
@@ -320,11 +338,12 @@ def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[Twin
 
     Raises UsageError: it cannot be made; SpecError: there is no such machine.
     """
-    modelled = [twin for twin in experiment.twins if twin.observe == MEMORY]
-    others = [twin for twin in experiment.twins if twin.observe != MEMORY]
+    twins = experiment.twins or (_usual_twins(experiment, guest) if request.twins else ())
+    modelled = [twin for twin in twins if twin.observe == MEMORY]
+    others = [twin for twin in twins if twin.observe != MEMORY]
     diagnostic = not request.quick and request.with_twins
     if not request.memory:
-        return experiment.twins if diagnostic else ()
+        return twins if diagnostic else ()
     if request.memory == NO_MEMORY:
         unmodelled = tuple(twin for twin in others if twin.machine is None)
         return unmodelled if diagnostic else ()
@@ -337,12 +356,26 @@ def _twins(request: Request, experiment: Experiment, guest: Guest) -> tuple[Twin
     if experiment.mode in REAL_TIME or not can_be_modelled(guests):
         what = "caches are modelled in exact mode, of guests of x86-64 with one vCPU and one node"
         raise UsageError(what, where="--memory", next_step="leave it out")
-    twins = [twin.model_copy(update={"machine": machine}) for twin in modelled]
-    if not twins:
+    modelled = [twin.model_copy(update={"machine": machine}) for twin in modelled]
+    if not modelled:
         cases = tuple(case.name for case in experiment.cases)
-        twins = [TwinSpec(name=MEMORY, observe=MEMORY, machine=machine, cases=cases)]
+        modelled = [TwinSpec(name=MEMORY, observe=MEMORY, machine=machine, cases=cases)]
     others = [
         twin.model_copy(update={"machine": machine}) if twin.observe == LINES else twin
         for twin in others
     ]
-    return (*(others if diagnostic else ()), *twins)
+    return (*(others if diagnostic else ()), *modelled)
+
+
+def _usual_twins(experiment: Experiment, guest: Guest) -> tuple[TwinSpec, ...]:
+    """Diagnostic runs of an experiment that names none; UsageError: its guests can have none."""
+    twins = []
+    for twin in load_auto().diagnostics_of(experiment):
+        guests = [twin.guest.of(arm.guest.of(guest)) for arm in experiment.all_arms]
+        fits = {MEMORY: can_be_modelled, LINES: can_share_lines}.get(twin.observe, all_x86)
+        if fits(guests) and (experiment.mode == "exact" or twin.observe not in MODELLED):
+            twins.append(twin)
+    if not twins:
+        what = f"no diagnostic run can be made of guests of {guest.arch}"
+        raise UsageError(what, where="--diagnostics", next_step=NO_USE)
+    return tuple(twins)

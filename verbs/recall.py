@@ -59,7 +59,8 @@ def recall_verb(
 
     Each entry is a folder of configs/series/published or neutral and has a session of its name;
     one that is finished is read, and one that is not is finished. The table is made of the
-    sessions alone. Exit code 3 where an entry could not be measured: the others are kept.
+    sessions alone. A published result of which instructions show nothing is measured once more
+    with --diagnostics. Exit code 3 where an entry could not be measured: the others are kept.
 
     Examples:
     ./lab.py recall p10 p19  # two published results
@@ -103,18 +104,12 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
     """Measure an entry as far as it is not measured; False where that failed, which is kept."""
     from experiment.ad_hoc import NoWorkloadError
     from history import recall
-    from results import door
-    from results.store import MANIFEST
-    from verbs.session import measure
 
-    folder = sessions / entry.name
+    folder, diagnosed = sessions / entry.name, recall.diagnosed(entry, sessions)
     try:
-        if recall.finished(entry, sessions):
-            log(f"finished: {folder}")
-        elif door.exists(sessions, f"{entry.name}/{MANIFEST}"):
-            measure(Request(), options(measuring), measuring, resume=folder)
-        else:
-            measure(request_of(entry, measuring), options(measuring), measuring, folder=folder)
+        finish(entry, folder, measuring)
+        if recall.begun(diagnosed) or recall.row(entry, sessions).wants_diagnostics:
+            finish(entry, diagnosed, measuring)
     except NoWorkloadError as error:
         # What could be named all the same is no part of the answer.
         why = error.in_one_line.removeprefix("--series: ").partition("; name some")[0]
@@ -128,6 +123,22 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
         return True
     recall.keep_problem(entry, sessions, problem)
     return problem.recalled is recall.Recalled.NOT_EXECUTED
+
+
+def finish(entry: RecallEntry, folder: Path, measuring: Measuring) -> None:
+    """Make the session of this folder, or what is left of it; raises as measuring does."""
+    from history import recall
+    from verbs.session import measure
+
+    if recall.finished(entry, folder):
+        log(f"finished: {folder}")
+    elif recall.begun(folder):
+        measure(Request(), options(measuring), measuring, resume=folder)
+    else:
+        request = request_of(entry, measuring)
+        if folder.name.endswith(recall.DIAGNOSED):
+            request = replace(request, twins=True)
+        measure(request, options(measuring), measuring, folder=folder)
 
 
 def request_of(entry: RecallEntry, measuring: Measuring) -> Request:

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from analysis.counts import pair
+from analysis.explain.lines import LinesComparison, MovedLines, MovedSum
+from analysis.explain.memory import MemoryComparison, Missed
 from analysis.many import compare_session
 from errors import SpecError, UsageError
 from history import recall
@@ -140,6 +143,91 @@ def test_the_table_has_what_was_measured_and_names_the_rest(render: Any) -> None
     assert "p98-walk: why so" in shown
     assert "changed a rule: what was mended" in shown
     assert shown.endswith("p99-later")
+
+
+def moving(taker: str, lines: tuple[float, float], *, by_turns: bool = False) -> MovedLines:
+    """Lines of one object per folio on base and patched, of one seed."""
+    none = pair([0.0], [0.0])
+    return MovedLines(
+        object="counter",
+        named=True,
+        taker=taker,
+        holder="filemap_fault",
+        all_lines=pair([lines[0]], [lines[1]]),
+        reads=none,
+        writes=none,
+        apart=none,
+        by_turns=by_turns,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "text_shown"),
+    [
+        ([], ""),
+        ([moving(NAME, (1.0, 0.8))], ""),
+        ([moving(NAME, (1.0, 0.5), by_turns=True)], ""),
+        ([moving("another", (1.0, 0.5))], ""),
+        ([moving(NAME, (0.0, 0.0005))], ""),
+        (
+            [moving(NAME, (1.0, 0.5)), moving(f"{NAME}.isra.0", (0.9, 0.1))],
+            f"counter 0.9000 -> 0.1000 lines per folio to {NAME}.isra.0 from filemap_fault",
+        ),
+    ],
+)
+def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], text_shown: str) -> None:
+    (comparison,) = compare_session(session(**EQUAL)).comparisons
+    none = pair([0.0], [0.0])
+    followed = LinesComparison(
+        **at("4k"),
+        vcpus=4,
+        metronome_ns=10000,
+        other_ns=20000,
+        total=MovedSum(all_lines=none, reads=none, writes=none, apart=none),
+        other=None,
+        by_turns=False,
+        objects=(),
+        pairs=tuple(rows),
+        pair_count=len(rows),
+    )
+    assert recall.lines_of({NAME}, comparison) is None
+    assert recall.lines_of({NAME}, but(comparison, explained={"lines": (followed,)})) == text_shown
+
+
+@pytest.mark.parametrize(
+    ("phase", "llc", "text_shown"),
+    [
+        ("4k", ([4.0, 4.2], [2.0, 2.2]), "LLC misses 4.100 -> 2.100 per folio (filemap-4k 4k)"),
+        ("4k", ([4.0, 6.0], [2.0, 5.9]), ""),
+        ("4k", ([4.0, 4.2], [3.9, 4.1]), ""),
+        # None of the changed functions ran there.
+        ("thp", ([4.0, 4.2], [2.0, 2.2]), ""),
+    ],
+)
+def test_misses_that_moved_where_changed_code_ran_are_shown(
+    phase: str, llc: tuple[list[float], list[float]], text_shown: str
+) -> None:
+    (comparison,) = compare_session(session(**EQUAL)).comparisons
+    none = pair([0.0], [0.0])
+    missed = dict.fromkeys(Missed.model_fields, none) | {"llc": pair(*llc)}
+    modelled = MemoryComparison(
+        **at(phase),
+        instructions=none,
+        total=Missed(**missed),
+        cycles=none,
+        rows=(),
+        others=None,
+        other_count=0,
+        unmapped=(0, 0),
+    )
+    assert recall.misses_of(comparison) is None
+    assert recall.misses_of(but(comparison, explained={"memory": (modelled,)})) == text_shown
+
+
+def at(phase: str) -> dict[str, Any]:
+    """Where a diagnostic run of a made-up session counted."""
+    where = {"case": "filemap-4k", "phase": phase, "unit_title": "folio", "seeds": (1,)}
+    return {**where, "twin": "more", "machine": "a", "machine_title": "A"}
 
 
 def folders(top: Path) -> tuple[Path, Path]:

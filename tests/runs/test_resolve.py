@@ -86,6 +86,12 @@ def test_kernels_are_settled_from_where_the_user_is(images: Path, tmp_path: Path
         (Request(name="noop", arms=("image:a", "image:b")), "cannot be combined"),
         (Request(arms=("image:nowhere/a", "image:nowhere/b")), "no such file: .*nowhere/a"),
         (Request(name="filemap-v4", quick=True, check=True), "has no correctness checks"),
+        (Request(name="noop", quick=True, twins=True), "has no diagnostic runs"),
+        (Request(name="noop", mode="native", twins=True), "has no diagnostic runs"),
+        (
+            Request(name="noop", overrides=("kernel.arch=arm64", "guest=smoke"), twins=True),
+            "no diagnostic run can be made of guests of arm64",
+        ),
         # A machine is modelled with one vCPU.
         (Request(name="filemap-v4", quick=True, memory="zen3-epyc"), "no diagnostic runs"),
         (Request(name="filemap-v4", mode="wall", memory="zen3-epyc"), "in exact mode"),
@@ -138,6 +144,24 @@ def test_other_diagnostic_runs_stay_as_they_are_and_lines_are_of_the_same_machin
     assert [twin.name for twin in none] == ["contended"]
     assert [twin.name for twin in only] == ["memory"]
     assert [twin.machine for twin in both if twin.observe == "lines"] == ["zen3-epyc"] * 2
+
+
+def test_diagnostic_runs_that_are_asked_for_are_made_of_every_case(tmp_path: Path) -> None:
+    """Of an experiment that names none they were left out without a word."""
+    request = Request(series=("configs/series/slow-add-64",), workloads="trees,filemap-4k")
+    assert resolved(request, tmp_path).twins == ()
+    twins = resolved(dataclasses.replace(request, twins=True), tmp_path).twins
+    assert [(twin.observe, twin.cases) for twin in twins] == [
+        (kind, ("trees", "filemap-4k")) for kind in ("memory", "lines", "lines", "contention")
+    ]
+    # A machine is modelled of one vCPU, and lines move between several.
+    several = dataclasses.replace(request, twins=True, overrides=("guest=full",))
+    assert {twin.observe for twin in resolved(several, tmp_path).twins} == {"lines", "contention"}
+    other = dataclasses.replace(request, twins=True, memory="zen3-epyc")
+    machines = [twin.machine for twin in resolved(other, tmp_path).twins]
+    assert sorted(map(str, machines)) == ["None", *["zen3-epyc"] * 3]
+    ours = resolved(Request(name="filemap-v4"), tmp_path).twins
+    assert resolved(Request(name="filemap-v4", twins=True), tmp_path).twins == ours
 
 
 ARM64 = ("kernel.arch=arm64", "guest=smoke")

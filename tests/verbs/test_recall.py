@@ -63,7 +63,8 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
             stored(resume, patches.parent)
             return resume
         assert folder is not None
-        calls.append((" ".join(request.overrides) or "forward", folder.name))
+        given = [*request.overrides, *["diagnostics"] * bool(request.twins)]
+        calls.append((" ".join(given) or "forward", folder.name))
         (patches,) = map(Path, request.series)
         if folder.name == "p02-code":
             raise SeriesError("does not apply", where="0001-change.patch")
@@ -140,6 +141,23 @@ def test_an_entry_that_is_measured_later_loses_its_problem(
     assert main(*RECALL, "p02") == 0
     (entry,) = recall.chosen(recall.entries(recall.FOLDERS), ["p02"])
     assert recall.row(entry, tmp_path / "sessions").recalled is recall.Recalled.CAUGHT
+
+
+def test_a_published_result_that_instructions_do_not_show_has_a_session_with_diagnostic_runs(
+    main: Terminal, calls: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = recall.Recalled.WRONGLY_SILENT
+    judged = recall.judge
+    monkeypatch.setattr(
+        "history.recall.judge", lambda entry, _: but(judged(entry, _), recalled=silent)
+    )
+    assert main(*RECALL, "p01") == 0
+    assert calls == [
+        ("series.reverse=true", "p01-header"),
+        ("series.reverse=true diagnostics", "p01-header-diagnostics"),
+    ]
+    assert main(*RECALL, "p01") == 0
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize(
