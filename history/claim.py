@@ -13,27 +13,21 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Literal
 
-from analysis.counts import Paired
-from analysis.explain.lines import EXPLANATION as LINES
-from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.many import SessionComparison
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, Verdict
 from errors import UsageError
 from experiment.frozen import Frozen
 from experiment.load import CONFIGS, load
-from history.recall import locks_of, size_of, tested_of
+from history.recall import functions_of, lines_of, locks_of, misses_of, size_of, tested_of
 from reports import wording
 from reports.headline import headline
 from reports.sections import functions
 from reports.sections.answer import label
-from reports.sections.counted import lines_brief, memory_brief
 from text import clean, counted
 
 TABLE = CONFIGS / "benchmarks.toml"
 LONGEST = 200
-# Of lines and misses: a smaller share is nobody's report.
-WORTH = 0.02
 # A mail's first part has what it is about; tables of hundreds of metrics follow.
 READ = 1 << 16
 
@@ -208,6 +202,10 @@ class Stands(StrEnum):
     NOT_TESTED = "not tested"
 
 
+# What diagnostic runs may say more of: instructions show nothing.
+UNSEEN = (Stands.LAYOUT, Stands.SILENT, Stands.OPEN)
+
+
 @dataclass(frozen=True)
 class ClaimAnswer:
     """What a session says to a claim: a word, and why in a sentence."""
@@ -237,24 +235,16 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
             Stands.PATH if agreeing else Stands.OTHER_WAY,
             f"{place} {moved_by}{f', {behind}' if behind else ''}",
         )
-    if locks := locks_of((), comparison).get("locks"):
+    own = functions_of((), comparison)
+    if locks := locks_of(own, comparison):
         return ClaimAnswer(Stands.LOCK, f"taken more or less often: {locks}")
-    for lines in LINES.of(comparison):
-        if moved(lines.total.all_lines) and not lines.by_turns:
-            return ClaimAnswer(Stands.LINE, f"{lines.case} {lines.phase}: {lines_brief(lines)}")
-    for memory in MEMORY.of(comparison):
-        if moved(memory.total.llc) or moved(memory.total.walks):
-            return ClaimAnswer(
-                Stands.MISSES, f"{memory.case} {memory.phase}: {memory_brief(memory)}"
-            )
+    if lines := lines_of(own, comparison):
+        return ClaimAnswer(Stands.LINE, lines)
+    if misses := misses_of(comparison):
+        return ClaimAnswer(Stands.MISSES, misses)
     if any(metric.judgement.verdict is not Verdict.NO_CHANGE for metric in tested):
         return ClaimAnswer(Stands.OPEN, headline(session).text)
     return _silent(comparison, tested)
-
-
-def moved(count: Paired) -> bool:
-    """Whether a count moved by a share that anybody would have reported."""
-    return count.is_significant and abs(count.change or 1.0) >= WORTH
 
 
 def _silent(comparison: Comparison, tested: list[MetricComparison]) -> ClaimAnswer:

@@ -307,7 +307,7 @@ def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     functions = entry.result.functions if entry.result else ()
     function, rank = named(functions, comparison, called)
-    own = {*functions, *(stem(f) for each in comparison.executions for f in each.changed)}
+    own = functions_of(functions, comparison)
     by_instrument = {
         "locks": locks_of(own, comparison),
         "lines": lines_of(own, comparison),
@@ -379,6 +379,11 @@ def named(
         return name, rank
     changed = (each.name for a in comparison.headlines for each in a.changed)
     return next((name for name in changed if stem(name) in functions), ""), 0
+
+
+def functions_of(published: Sequence[str], comparison: Comparison) -> set[str]:
+    """The functions whose code differs, with those that a published result names."""
+    return {*published, *(stem(f) for each in comparison.executions for f in each.changed)}
 
 
 def locks_of(own: Set[str], comparison: Comparison) -> str | None:

@@ -49,7 +49,8 @@ def answer_verb(
     Read are reports of the kernel test robot, of Fastpath, and of people. The arms are the
     commit and its parent in the tree that you stand in (or --tree); where they are not available,
     --series has the same change as a patch. Workloads are those nearest to the benchmark,
-    and the one that executes most of what changed. The reply ends with the letter of the session.
+    and the one that executes most of what changed. Where instructions show nothing, diagnostic
+    runs follow: lines, locks, misses. The reply ends with the letter of the session.
 
     Examples:
     ./lab.py answer report.eml --tree ~/linux  # measure, then a reply on standard output
@@ -78,7 +79,22 @@ def answer_verb(
             request = replace(request, workloads=",".join(nearest))
         on = options(measuring)
         of = measure(request, on, measuring, folder=folder, verb="measure", nearest=nearest)
+        if request.twins is None and _is_unseen(claim, of):
+            log("instructions do not show it; once more, with diagnostic runs")
+            further = folder and folder.with_name(f"{folder.name}-diagnostics")
+            request = replace(request, twins=True)
+            of = measure(request, on, measuring, folder=further, verb="measure", nearest=nearest)
     write_out(_reply(claim, near, of), end="")
+
+
+def _is_unseen(claim: ReportedChange, session: Path) -> bool:
+    """Whether instructions show nothing, and diagnostic runs can be made."""
+    from history import claim as claims
+    from reports import forms
+
+    compared = forms.read_comparison(session)
+    is_x86 = compared.manifest.experiment.kernel.arch == "x86_64"
+    return is_x86 and claims.answer(claim, compared).word in claims.UNSEEN
 
 
 def _mail(name: str) -> bytes:

@@ -162,7 +162,7 @@ def moving(taker: str, lines: tuple[float, float], *, by_turns: bool = False) ->
 
 
 @pytest.mark.parametrize(
-    ("rows", "text_shown"),
+    ("rows", "shown"),
     [
         ([], ""),
         ([moving(NAME, (1.0, 0.8))], ""),
@@ -175,7 +175,7 @@ def moving(taker: str, lines: tuple[float, float], *, by_turns: bool = False) ->
         ),
     ],
 )
-def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], text_shown: str) -> None:
+def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], shown: str) -> None:
     (comparison,) = compare_session(session(**EQUAL)).comparisons
     none = pair([0.0], [0.0])
     followed = LinesComparison(
@@ -191,11 +191,11 @@ def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], text_sh
         pair_count=len(rows),
     )
     assert recall.lines_of({NAME}, comparison) is None
-    assert recall.lines_of({NAME}, but(comparison, explained={"lines": (followed,)})) == text_shown
+    assert recall.lines_of({NAME}, but(comparison, explained={"lines": (followed,)})) == shown
 
 
 @pytest.mark.parametrize(
-    ("phase", "llc", "text_shown"),
+    ("phase", "llc", "shown"),
     [
         ("4k", ([4.0, 4.2], [2.0, 2.2]), "LLC misses 4.100 -> 2.100 per folio (filemap-4k 4k)"),
         ("4k", ([4.0, 6.0], [2.0, 5.9]), ""),
@@ -205,7 +205,7 @@ def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], text_sh
     ],
 )
 def test_misses_that_moved_where_changed_code_ran_are_shown(
-    phase: str, llc: tuple[list[float], list[float]], text_shown: str
+    phase: str, llc: tuple[list[float], list[float]], shown: str
 ) -> None:
     (comparison,) = compare_session(session(**EQUAL)).comparisons
     none = pair([0.0], [0.0])
@@ -221,7 +221,7 @@ def test_misses_that_moved_where_changed_code_ran_are_shown(
         unmapped=(0, 0),
     )
     assert recall.misses_of(comparison) is None
-    assert recall.misses_of(but(comparison, explained={"memory": (modelled,)})) == text_shown
+    assert recall.misses_of(but(comparison, explained={"memory": (modelled,)})) == shown
 
 
 def at(phase: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`answer` measures the commit that a mail names, and replies from a session that is there."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def test_the_commit_and_its_parent_are_the_arms(
         git(tree, "commit", "-qm", f"change {number}")
     parent, commit = git(tree, "rev-parse", "HEAD~1"), git(tree, "rev-parse", "HEAD")
     measured: list[Request] = []
+    unseen = [True]
 
     def measure(request: Request, *_: object, nearest: tuple[str, ...], **__: Any) -> Path:
         measured.append(request)
@@ -64,11 +66,17 @@ def test_the_commit_and_its_parent_are_the_arms(
         return session_folder(tmp_path / "s")
 
     monkeypatch.setattr(answer, "measure", measure)
+    monkeypatch.setattr(answer, "_is_unseen", lambda *_: unseen[0])
     words = ["answer", str(mail), "--tree", str(tree)]
     # The mail's own commit is in another tree.
     assert main(*words) == 2
     assert main(*words, "--commit", commit) == 0
-    (request,) = measured
+    request, again = measured
+    assert (request.twins, again) == (None, dataclasses.replace(request, twins=True))
+    assert main(*words, "--commit", commit, "--no-diagnostics") == 0
+    unseen[0] = False
+    assert main(*words, "--commit", commit) == 0
+    assert [each.twins for each in measured[2:]] == [False, None]
     assert request.source == f"git:{tree}@{parent}"
     assert request.series == (f"git:{tree}@{commit}~1..{commit}",)
     assert request.named_workloads == ()
