@@ -146,7 +146,7 @@ def test_other_diagnostic_runs_stay_as_they_are_and_lines_are_of_the_same_machin
     assert [twin.machine for twin in both if twin.observe == "lines"] == ["zen3-epyc"] * 2
 
 
-def test_diagnostic_runs_that_are_asked_for_are_made_of_every_case(tmp_path: Path) -> None:
+def test_diagnostics_are_made_of_every_case(tmp_path: Path) -> None:
     """Of an experiment that names none they were left out without a word."""
     request = Request(series=("configs/series/slow-add-64",), workloads="trees,filemap-4k")
     assert resolved(request, tmp_path).twins == ()
