@@ -48,11 +48,9 @@ At = tuple[str, str]
 
 def _name(at: At, places: Sequence[At]) -> str:
     """The fewest words that tell a phase from the others."""
-    if len(places) < 2:
-        return ""
     cases, phases = ({place[part] for place in places} for part in (0, 1))
     short = at[1] if len(phases) == len(places) else at[0] if len(cases) == len(places) else ""
-    return f"{short or ' '.join(at)}: "
+    return short or " ".join(at)
 
 
 def blocks(view: View, comparison: Comparison) -> list[Block]:
@@ -76,17 +74,28 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         shown += [(instrument, {at: of[at] for at in of if at in judged} or of)] if of else []
     counted_in = dict.fromkeys(at for _, of in shown for at in of)
     places = sorted(counted_in, key=lambda at: not judged.get(at, False))
-    rows = [
-        row(
-            Cell(f"{_name(at, places)}{line.label}", small=line.of),
-            *(line.base, line.patched, Cell(line.change, tone="faint" * line.faint), line.says),
-        )
+    by_place = {
+        at: [
+            row(
+                Cell(line.label, small=line.of),
+                *(line.base, line.patched, Cell(line.change, tone="faint" * line.faint), line.says),
+            )
+            for instrument, of in shown
+            for record in of.get(at, ())
+            for line in instrument.lines(record)
+        ]
         for at in places
-        for instrument, of in shown
-        for record in of.get(at, ())
-        for line in instrument.lines(record)
+    }
+    # The name of each phase stands in a row above its own, where there are several.
+    rows = [
+        each
+        for at, own in by_place.items()
+        for each in (
+            *[row(f"{_name(at, places)}:", "", "", "", "", strong=True)] * (len(places) > 1),
+            *own,
+        )
     ]
-    if not rows:
+    if not any(by_place.values()):
         return []
     columns = (
         Column("counted", left=True),
