@@ -27,6 +27,7 @@ from analysis.model import (
     Summary,
     is_share,
 )
+from analysis.native import TimedArms
 from analysis.verdict import Change, Verdict, change_of
 from experiment.plan import AGAIN
 from experiment.spec import Direction, Thresholds
@@ -209,12 +210,13 @@ class SessionComparison(Record):
 
     ``comparisons`` are in the order the experiment asks for them; each holds the
     session's head cut to its two arms.  ``rows`` has the same numbers by arm: each metric of
-    each case on every arm.
+    each case on every arm.  ``timed`` is what native mode measured of the same arms.
     """
 
     manifest: Manifest
     comparisons: tuple[Comparison, ...]
     rows: tuple[MetricRow, ...]
+    timed: TimedArms | None = None
 
     @property
     def is_pair(self) -> bool:

@@ -14,6 +14,7 @@ signed ranks over rounds.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics as plain
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from analysis import statistics
 from analysis.statistics import Floats, Interval, as_change
 from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
 from results.native import NativeBoot, NativeHead
+from results.record import Manifest, Record
 from text import percent
 
 # Of places: the lowest quarter is what a place takes that nothing disturbs.
@@ -71,6 +73,14 @@ def value(ticks: Sequence[int]) -> float:
     return float(sorted(ticks)[int(QUANTILE * len(ticks))])
 
 
+class TimedArms(Record):
+    """What a session of native mode shows of the same arms as another session."""
+
+    session: str
+    cpu: str
+    judged: tuple[Judged, ...]
+
+
 @dataclass(frozen=True)
 class _Rounds:
     """One phase of whole rounds: nanoseconds a folio, and which order each has."""
@@ -80,6 +90,23 @@ class _Rounds:
     other: tuple[float, ...]
     orders: tuple[int, ...]
     differences: Sequence[float] | Floats
+
+
+def same_arms(head: NativeHead, manifest: Manifest) -> bool:
+    """Whether a session of native mode has the first two arms of another session.
+
+    They are of the same source, with the same patches in the same order.
+    """
+    contents = {
+        patch.name: patch.sha256
+        for series in itertools.chain(manifest.series, *(arm.series for arm in manifest.arms))
+        for patch in series.patches
+    }
+    kernels = [arm.kernel for arm in manifest.arms[:2]]
+    patches = [tuple(contents.get(name, "") for name in kernel.patches) for kernel in kernels]
+    return head.source == kernels[0].source == kernels[1].source and patches == [
+        arm.contents for arm in head.arms[:2]
+    ]
 
 
 def between_orders(

@@ -79,7 +79,8 @@ def per_operation(session: SessionComparison) -> SessionComparison:
     """The session with instructions per read, or per operation, in place of indices."""
     of_phase = operations(session)
     compared = [_comparison(each, of_phase) for each in session.comparisons]
-    return of_comparisons(_manifest(session.manifest), compared)
+    shown = of_comparisons(_manifest(session.manifest), compared)
+    return shown.model_copy(update={"timed": session.timed})
 
 
 def _manifest(manifest: Manifest) -> Manifest:

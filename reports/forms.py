@@ -19,16 +19,17 @@ from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, ReportError
+from analysis.native import TimedArms, judge, same_arms
 from analysis.operations import per_operation
 from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
 from reports.document import Block, Heading, Item, Link, Listing, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
 from reports.sections import View, answer, functions, metrics, of_each_pair, subject, trust, why
-from results import door
+from results import door, native
 from results.profile import KINDS
 from results.record import Manifest, Record, RunRecord
-from results.session import MeasuredSession, open_session
+from results.session import MeasuredSession, native_beside, open_session
 from results.units import shown_unit
 from text import clean_line, words
 
@@ -217,7 +218,22 @@ def read_comparison(folder: Path) -> SessionComparison:
         StoreError: the folder is no session, or cannot be read.
         ReportError: its records cannot be compared.
     """
-    return _compared(open_session(folder))
+    return _timed(_compared(open_session(folder)), folder)
+
+
+def _timed(session: SessionComparison, folder: Path) -> SessionComparison:
+    """With what the newest session of native mode beside this one measured of the same arms."""
+    if session.manifest.experiment.mode != "exact":
+        return session
+    for place, head in native_beside(folder):
+        if same_arms(head, session.manifest):
+            judged = tuple(
+                each for each in judge(*native.read(place)) if each.arm == head.arms[1].name
+            )
+            cpu = head.host.get("cpu", "this host")
+            timed = TimedArms(session=place.name, cpu=cpu, judged=judged)
+            return session.model_copy(update={"timed": timed})
+    return session
 
 
 # The last session that was compared, and what it shows.  A look compares a session, and the report
@@ -247,7 +263,7 @@ def write_all(
         OSError: the folder cannot be written.
     """
     session = open_session(folder)
-    comparison = _compared(session)
+    comparison = _timed(_compared(session), folder)
     if show is not None:
         show(comparison)
     for name, content in _files(session, comparison):
@@ -265,7 +281,7 @@ def published(folder: Path) -> dict[str, str | bytes]:
         ReportError: its records cannot be compared.
     """
     session = open_session(folder)
-    files = _files(session, _compared(session))
+    files = _files(session, _timed(_compared(session), folder))
     return {name: content for name, content in files if name in (HTML, *LINKED)}
 
 

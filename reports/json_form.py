@@ -16,6 +16,7 @@ from analysis.explain import explanations
 from analysis.explain.locks import LockComparison
 from analysis.many import SessionComparison
 from analysis.model import Comparison, FailureCount, Finding, MetricComparison, Pair
+from analysis.native import TimedArms
 from reports.sentences import of_finding
 from results.record import Manifest, Record, as_json
 from results.units import with_shown_units
@@ -86,6 +87,7 @@ def render(session: SessionComparison) -> str:
         "manifest": as_json(with_shown_units(session.manifest)),
         "arms": [arm.name for arm in session.arms],
         "comparisons": pairs,
+        **({"timed": as_json(session.timed)} if session.timed else {}),
     }
     return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
@@ -118,6 +120,7 @@ def schema() -> dict[str, Any]:
         manifest=(Manifest, ...),
         arms=(tuple[str, ...], ...),
         comparisons=(tuple[pair, ...], ...),
+        timed=(TimedArms | None, None),
     )
     document = report.model_json_schema(mode="serialization")
     definitions = document["$defs"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -29,8 +28,6 @@ from reports.render import html, markdown, text
 from reports.sentences import MARKS
 from results import door, native
 from results.native import NativeBoot, NativeHead
-from results.record import Manifest
-from results.session import heads_in
 from text import counted
 
 COLUMNS = (
@@ -162,44 +159,6 @@ def as_text(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judg
 def as_markdown(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
     """The report as Markdown."""
     return markdown.text([Heading(head.title, 1), *blocks(head, boots, judged)])
-
-
-def same_arms(head: NativeHead, manifest: Manifest) -> bool:
-    """Whether a session of native mode has the first two arms of another session.
-
-    They are of the same source, with the same patches in the same order.
-    """
-    contents = {
-        patch.name: patch.sha256
-        for series in itertools.chain(manifest.series, *(arm.series for arm in manifest.arms))
-        for patch in series.patches
-    }
-    kernels = [arm.kernel for arm in manifest.arms[:2]]
-    patches = [tuple(contents.get(name, "") for name in kernel.patches) for kernel in kernels]
-    return head.source == kernels[0].source == kernels[1].source and patches == [
-        arm.contents for arm in head.arms[:2]
-    ]
-
-
-def beside(folder: Path, manifest: Manifest) -> list[str]:
-    """Lines of the newest session of native mode beside an exact one's folder, of the same arms.
-
-    What is damaged or has other arms is passed over: the line is of no verdict.
-    """
-    for session in heads_in(folder.parent):
-        if session.native is None or not same_arms(session.native, manifest):
-            continue
-        cpu = session.native.host.get("cpu", "this host")
-        lines = [f"time of the same arms on {cpu} (native, {session.folder.name}):"]
-        for each in judge(*native.read(session.folder)):
-            if each.arm == session.native.arms[1].name:
-                size = "not measured"
-                if each.change and (both := wording.ends(each.change)):
-                    half = 100 * (both[1] - both[0]) / 2
-                    size = f"{wording.percent(each.change.estimate)} ± {half:.2f}"
-                lines.append(f"  {each.case} {each.phase}  {size}  {each.verdict}")
-        return [*lines, "no verdict above is made of it: an instruction is not time"]
-    return []
 
 
 Writer = Callable[[NativeHead, Sequence[NativeBoot], Sequence[Judged]], str]

@@ -8,6 +8,7 @@ may be under measurement by another process.  Sessions in a folder are listed ne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -117,6 +118,20 @@ def heads_in(folder: Path) -> tuple[SessionHead, ...]:
     heads = [head_of(folder, name) for name in door.names(folder)]
     read = [head for head in heads if head is not None]
     return tuple(sorted(read, key=lambda head: (head.created, head.folder.name), reverse=True))
+
+
+def native_beside(folder: Path) -> list[tuple[Path, NativeHead]]:
+    """The sessions of native mode that lie beside a session's folder, the newest first.
+
+    What is damaged is passed over: nothing is decided by them.
+    """
+    sessions, heads = folder.resolve().parent, []
+    for name in door.names(sessions):
+        # Beside a session there may be files of any kind.
+        with suppress(StoreError, OSError):
+            if door.exists(sessions, f"{name}/{native.NATIVE}"):
+                heads.append((sessions / name, native.read(sessions / name)[0]))
+    return sorted(heads, key=lambda each: (each[1].created, each[0].name), reverse=True)
 
 
 def named_session(name: Path, sessions: Path) -> Path | None:

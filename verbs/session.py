@@ -468,9 +468,6 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
         comparison = forms.write_all(folder, show)
     else:
         show(comparison := forms.read_comparison(folder))
-    manifest = comparison.manifest
-    if form in ("", "text") and manifest.experiment.mode == "exact":
-        write_out("".join(f"{line}\n" for line in of_native.beside(folder, manifest)), end="")
     if costs := SessionStore(folder).costs():
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")

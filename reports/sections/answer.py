@@ -268,8 +268,23 @@ def _published(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
         yield "Published", ", ".join(texts)
 
 
+def _timed(view: View, _: Comparison) -> Iterator[tuple[str, Words]]:
+    """Real time of the same arms, a line a case, where native mode measured it."""
+    if (timed := view.session.timed) is None:
+        return
+    by_case: dict[str, list[str]] = {}
+    for each in timed.judged:
+        size = ""
+        if each.change and (both := wording.ends(each.change)):
+            size = f" {wording.percent(each.change.estimate)} {wording.between(*both)}"
+        by_case.setdefault(each.case, []).append(f"{each.phase}{size} {each.verdict}")
+    for case, texts in by_case.items():
+        yield "Time", f"{case}: {'; '.join(texts)}"
+    yield "", f"real, on {timed.cpu} (native mode, {timed.session}); no verdict is made of it"
+
+
 # Below the results, in the order of reading.
-LINES: tuple[Line, ...] = (_why, _modelled, _ran, earlier, _checked, beside, _published)
+LINES: tuple[Line, ...] = (_why, _modelled, _timed, _ran, earlier, _checked, beside, _published)
 
 
 def every(view: View) -> list[Block]:

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from errors import UsageError
-from reports.native import FILES, FORMS, beside, write_all
+from reports import forms
+from reports.native import FILES, FORMS, write_all
 from results import native
 from results.door import StoreError
 from results.record import PatchRecord, SeriesRecord
+from results.store import SessionStore
 from tests.analysis.factory import ExactSession
 from tests.analysis.native_factory import World, boots_of, head_of
 from tests.values import but
@@ -74,31 +76,42 @@ def test_what_is_none_is_refused(tmp_path: Path) -> None:
         write_all(session(tmp_path, World()), "letter")
 
 
-def test_an_exact_report_has_the_time_of_the_same_arms_beside_it(tmp_path: Path) -> None:
-    exact = ExactSession().manifest()
+def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: Path) -> None:
+    made_up = ExactSession()
+    manifest = made_up.manifest()
     patch = PatchRecord(name="a.patch", subject="a", sha256="aa", files=())
     series = SeriesRecord(kind="file", origin="a", title="a", patches=(patch,))
-    kernels = [but(arm.kernel, patches=()) for arm in exact.arms[:2]]
-    kernels[1] = but(kernels[1], patches=("a.patch",))
-    arms = [but(arm, kernel=kernel) for arm, kernel in zip(exact.arms, kernels, strict=False)]
-    exact = but(exact, arms=tuple(arms), series=(series,))
-    head = head_of(24)
-    native_arms = (head.arms[0], but(head.arms[1], contents=("aa",)))
-    head = but(head, arms=native_arms, source=kernels[0].source)
+    base, patched = manifest.arms
+    patched = but(patched, kernel=but(patched.kernel, patches=("a.patch",)))
+    base = but(base, kernel=but(base.kernel, patches=()))
+
+    def stored(name: str, source: str) -> Path:
+        arms = tuple(but(arm, kernel=but(arm.kernel, source=source)) for arm in (base, patched))
+        store = SessionStore(tmp_path / name)
+        store.create(but(manifest, arms=arms, series=(series,)))
+        for record in made_up.records():
+            store.append(record)
+        return tmp_path / name
+
+    head = but(head_of(24), source="a tree")
     for name, contents, day in (("same", "aa", 1), ("newer", "bb", 2)):
-        other = but(native_arms[1], contents=(contents,))
-        created = f"2026-01-0{day}T00:00:00Z"
-        update = {"arms": (native_arms[0], other), "created": created}
-        (tmp_path / name).mkdir()
-        native.begin(tmp_path / name, but(head, **update))
+        arms = head.arms[0], but(head.arms[1], contents=(contents,))
+        place = tmp_path / name
+        place.mkdir()
+        native.begin(place, but(head, arms=arms, created=f"2026-01-0{day}T00:00:00Z"))
         for boot in boots_of(head, World(change=0.03), 1):
-            native.append(tmp_path / name, boot)
-    first, line, last = beside(tmp_path / "exact", exact)
-    assert first == "time of the same arms on a CPU (native, same):"
-    assert line.startswith("  filemap-4k readahead  +3.0")
-    assert line.endswith("regression")
-    assert "no verdict" in last
-    other_source = but(
-        exact, arms=tuple(but(arm, kernel=but(arm.kernel, source="x")) for arm in arms)
+            native.append(place, boot)
+    timed = forms.read_comparison(stored("exact", "a tree"))
+    assert timed.timed is not None
+    assert (timed.timed.session, [str(each.verdict) for each in timed.timed.judged]) == (
+        "same",
+        ["regression"],
     )
-    assert beside(tmp_path / "exact", other_source) == []
+    for form in ("text", "markdown", "html", "letter", "summary"):
+        shown = " ".join(forms.render(timed, form).split())
+        assert "readahead +3.0" in shown.replace("\\", ""), form
+        assert "on a CPU" in shown
+    assert json.loads(forms.render(timed, "json"))["timed"]["cpu"] == "a CPU"
+    other = forms.read_comparison(stored("other", "another tree"))
+    assert other.timed is None
+    assert "timed" not in json.loads(forms.render(other, "json"))
