@@ -92,13 +92,38 @@ def counted(count: int, thing: str) -> str:
     return f"{count} {thing if count == 1 else plural(thing)}"
 
 
+# What stands behind the noun that a thing is called by.
+BEHIND = frozenset(
+    words(
+        "begun between bound by for from given in into made of on over per sent set taken that "
+        "there through to while whose with written"
+    )
+)
+
+
 def plural(thing: str) -> str:
-    """``I/Os``, ``patches``, ``folios added``, ``page faults``; ``ms`` stays."""
+    """``I/Os``, ``patches``, ``folios added``, ``messages of up to 8 KiB``; ``ms`` stays."""
     words = thing.split(" ")
-    if words[-1] == "ms":
+
+    def is_behind(at: int) -> bool:
+        word = words[at].rstrip(",")
+        # "page read as", and not "direct read of"; "zeroed area".
+        is_noun = word == "read" and words[at + 1 : at + 2] in (["of"], ["or"])
+        is_before = words[at - 1] in ("and", "or")
+        return word in BEHIND or (
+            (word.endswith("ed") or word == "read") and not (is_noun or is_before)
+        )
+
+    at = next(
+        (at for at in range(len(words) - 1) if words[at].endswith(",") or is_behind(at + 1)),
+        len(words) - 1,
+    )
+    noun, comma = words[at].removesuffix(","), "," * words[at].endswith(",")
+    if noun == "same" or (noun.endswith("s") and not noun.endswith("ss")):
         return thing
-    at = -2 if len(words) > 1 and words[-1].endswith("ed") else -1
-    words[at] += "es" if words[at].endswith(("ch", "sh", "ss", "x")) else "s"
+    if noun.endswith("y") and not noun.endswith(("ay", "ey")):
+        noun = f"{noun[:-1]}ie"
+    words[at] = f"{noun}{'es' if noun.endswith(('ch', 'sh', 'ss', 'x')) else 's'}{comma}"
     return " ".join(words)
 
 

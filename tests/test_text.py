@@ -76,6 +76,14 @@ def test_names_in_a_sentence() -> None:
         ("ms", "ms"),
         ("shared", "shareds"),
         ("patch", "patches"),
+        ("entry of a folder read", "entries of a folder read"),
+        ("message of up to 8 KiB through a pipe", "messages of up to 8 KiB through a pipe"),
+        ("page read as the zero page", "pages read as the zero page"),
+        ("direct read of 4 KiB, 16 at once", "direct reads of 4 KiB, 16 at once"),
+        ("process forked, ended and awaited", "processes forked, ended and awaited"),
+        ("aligned and zeroed area of 5 pages", "aligned and zeroed areas of 5 pages"),
+        ("the same by io_uring", "the same by io_uring"),
+        ("16 pages mapped side by side", "16 pages mapped side by side"),
     ],
 )
 def test_plurals(title: str, expected: str) -> None:

@@ -12,7 +12,7 @@ from analysis.model import Comparison
 from analysis.verdict import CALLED
 from reports import charts
 from reports.charts.canvas import Chart
-from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Table, row
+from reports.document import Block, Cell, Column, Fold, Heading, Paragraph, Row, Table, row
 from reports.sections import (
     PARENTHESES,
     Instrument,
@@ -74,28 +74,27 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         shown += [(instrument, {at: of[at] for at in of if at in judged} or of)] if of else []
     counted_in = dict.fromkeys(at for _, of in shown for at in of)
     places = sorted(counted_in, key=lambda at: not judged.get(at, False))
-    by_place = {
-        at: [
-            row(
-                Cell(line.label, small=line.of),
-                *(line.base, line.patched, Cell(line.change, tone="faint" * line.faint), line.says),
-            )
+    rows: list[Row] = []
+    for at in places:
+        lines = [
+            line
             for instrument, of in shown
             for record in of.get(at, ())
             for line in instrument.lines(record)
         ]
-        for at in places
-    }
-    # The name of each phase stands in a row above its own, where there are several.
-    rows = [
-        each
-        for at, own in by_place.items()
-        for each in (
-            *[row(f"{_name(at, places)}:", "", "", "", "", strong=True)] * (len(places) > 1),
-            *own,
-        )
-    ]
-    if not any(by_place.values()):
+        # The phase stands above its rows, where there are several, with what they are counted per.
+        usual = lines[0].of if lines and len(places) > 1 else ""
+        if len(places) > 1:
+            head = Cell(f"{_name(at, places)}:", small=usual)
+            rows.append(row(head, "", "", "", "", strong=True))
+        rows += [
+            row(
+                Cell(line.label, small=line.of.removeprefix(usual).removeprefix(", ")),
+                *(line.base, line.patched, Cell(line.change, tone="faint" * line.faint), line.says),
+            )
+            for line in lines
+        ]
+    if not any(of for _, of in shown):
         return []
     columns = (
         Column("counted", left=True),
