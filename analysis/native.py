@@ -7,9 +7,8 @@ base again and the other arms, and its logarithms of ratios are what is judged.
 An arm is one kernel whose objects are linked in several orders, because a binary's layout moves
 real time by tenths of a percent and belongs to the binary, not to the patch.  The arms of a round
 have the same order, so what differs in a round is the patch, and how what it moves lies in that
-order.  Rounds of an order, averaged, are one observation of Student's interval over orders (noise
-is in it once more: it is rather too wide); the interval is the wider one of it and of that of
-signed ranks over rounds.
+order.  What is judged by signed ranks is one number an order, whatever the number of its rounds:
+many rounds of few binaries would speak of these binaries alone.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis import statistics
-from analysis.statistics import Floats, Interval, as_change
+from analysis.statistics import as_change
 from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
 from results.native import NativeBoot, NativeHead
 from results.record import Manifest, Record
@@ -40,8 +39,8 @@ MOST_STOLEN = 0.05
 class Judged:
     """A phase of a case: nanoseconds a folio of the base, and what an arm changes.
 
-    ``again`` is the base against itself, ``by_rounds`` and ``by_orders`` halves of the widths of
-    the two intervals, ``crossing`` the share of a window that system calls are, all fractions.
+    ``again`` is the base against itself, whose interval has what boots differ by and no layout;
+    ``crossing`` is the share of a window that system calls are, all fractions.
     """
 
     case: str
@@ -54,8 +53,6 @@ class Judged:
     rounds: int = 0
     change: Change | None = None
     again: Change | None = None
-    by_rounds: float | None = None
-    by_orders: float | None = None
     p_adjusted: float | None = None
     slow: int = 0
     crossing: float | None = None
@@ -83,13 +80,16 @@ class TimedArms(Record):
 
 @dataclass(frozen=True)
 class _Rounds:
-    """One phase of whole rounds: nanoseconds a folio, and which order each has."""
+    """One phase of whole rounds: nanoseconds a folio, and what an arm differs by in each order.
+
+    ``differences`` are of logarithms: from the mean of the base's two boots, or from the first
+    where one of them is slow.
+    """
 
     base: tuple[float, ...]
     again: tuple[float, ...]
     other: tuple[float, ...]
-    orders: tuple[int, ...]
-    differences: Sequence[float] | Floats
+    differences: tuple[float, ...]
 
 
 def same_arms(head: NativeHead, manifest: Manifest) -> bool:
@@ -107,26 +107,6 @@ def same_arms(head: NativeHead, manifest: Manifest) -> bool:
     return head.source == kernels[0].source == kernels[1].source and patches == [
         arm.contents for arm in head.arms[:2]
     ]
-
-
-def between_orders(
-    differences: Sequence[float] | Floats, orders: Sequence[int], level: float
-) -> tuple[Interval, float]:
-    """Student's interval of what differs, over orders, and the p value of no difference.
-
-    ``orders`` has that of each round; a single one says nothing, and its interval has no end.
-    """
-    groups: dict[int, list[float]] = {}
-    for difference, order in zip(differences, orders, strict=True):
-        groups.setdefault(order, []).append(float(difference))
-    middles = [statistics.hodges_lehmann(group) for group in groups.values()]
-    if len(middles) < 2:
-        return Interval(-math.inf, math.inf, level), 1.0
-    centre, freedom = plain.fmean(middles), len(middles) - 1
-    error = plain.stdev(middles) / math.sqrt(len(middles))
-    half = statistics.student_quantile(level, freedom) * error
-    p_value = statistics.student_p(centre / error, freedom) if error else float(not centre)
-    return Interval(centre - half, centre + half, level), p_value
 
 
 def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
@@ -148,12 +128,9 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
     }
     needed = statistics.pairs_needed(1 - head.alpha)
     p_values = {
-        at: max(
-            statistics.signed_rank_p(rounds.differences),
-            between_orders(rounds.differences, rounds.orders, 1 - head.alpha)[1],
-        )
+        at: statistics.signed_rank_p(rounds.differences)
         for at, rounds in measured.items()
-        if len(rounds.orders) >= needed
+        if len(rounds.differences) >= needed
     }
     adjusted = dict(zip(p_values, statistics.holm(list(p_values.values())), strict=True))
     stolen = plain.fmean(boot.stolen for boot in boots) if boots else 0.0
@@ -203,9 +180,16 @@ def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: st
         return value(timed.ticks) / timed.folios / boot.hertz * 1e9
 
     first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
-    orders = tuple(of[base, False].order for of in whole)
-    differences = statistics.log_ratios(first, other) if whole else ()
-    return _Rounds(first, again, other, orders, differences)
+    by_order: dict[int, list[float]] = {}
+    for of, one, two, changed in zip(whole, first, again, other, strict=True):
+        # Of a slow boot and another the first counts, which may be either: to leave out the slow
+        # ones of the base, and not those of the arm, would be a change that nobody made.
+        slow = max(one, two) > SLOW * min(one, two)
+        before = one if slow else math.sqrt(one * two)
+        difference = math.log(changed / before)
+        by_order.setdefault(of[base, False].order, []).append(difference)
+    differences = tuple(map(statistics.hodges_lehmann, by_order.values()))
+    return _Rounds(first, again, other, differences)
 
 
 def judge_phase(
@@ -227,8 +211,10 @@ def judge_phase(
     level = 1 - head.alpha
     differences = rounds.differences
     noise = statistics.noise_floor(statistics.log_ratios(rounds.base, rounds.again), head.alpha)
-    interval, by_rounds, by_orders = _both(differences, rounds.orders, level)
-    equal, _, _ = _both(differences, rounds.orders, 1 - 2 * head.equivalence_alpha)
+    interval = statistics.signed_rank_interval(differences, level)
+    equal = statistics.signed_rank_interval(differences, 1 - 2 * head.equivalence_alpha)
+    assert interval is not None
+    assert equal is not None
     change = change_of(statistics.hodges_lehmann(differences), interval, level)
     again = change_of(noise.estimate, noise.interval, level)
     medians = [plain.median(column) for column in (rounds.base, rounds.again, rounds.other)]
@@ -245,8 +231,6 @@ def judge_phase(
         made,
         change,
         again,
-        by_rounds,
-        by_orders,
         adjusted,
         slow,
     )
@@ -276,14 +260,3 @@ def judge_phase(
         reason = f"not significant among {family} phases (Holm); {left}"
         return replace(of, cause=Cause.FAMILY, reason=reason)
     return replace(of, reason=f"zero is not excluded, and {left}")
-
-
-def _both(
-    differences: Sequence[float] | Floats, orders: Sequence[int], level: float
-) -> tuple[Interval, float, float]:
-    """The wider of both intervals, and half the width of each."""
-    ranks = statistics.signed_rank_interval(differences, level)
-    assert ranks is not None
-    of_orders, _ = between_orders(differences, orders, level)
-    whole = Interval(min(ranks.low, of_orders.low), max(ranks.high, of_orders.high), level)
-    return whole, ranks.width / 2, of_orders.width / 2

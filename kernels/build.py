@@ -199,6 +199,7 @@ class _Plan:
         """Names the finished kernel."""
         parts = [f"{patch.name} {sha256_of(patch.path)}" for patch in self.patches]
         parts += [f"{path.name} {prebuilt.source_digest(path)}" for path in self.module_folders]
+        parts += [f"{make.ORDERS} orders"] if self.spec.mode == "native" else []
         return digest(self.source.identity, self.objects_key, *parts)[:32]
 
     @property

@@ -234,7 +234,8 @@ def run_make(
 # in the order of a number whatever else is linked, so that two arms differ in their sources alone.
 # Files of that name and a number, in the object folder and in the cache.
 ORDER = "order-"
-ORDERS = 8
+# As many as a session has rounds, so that each round has an order of its own.
+ORDERS = 24
 ORDER_LOG = "orders.log"
 # Of the linker's script: where the text of all objects is put.
 ORDER_TEXT = r"\*(\.text\.hot"
@@ -242,7 +243,7 @@ ORDER_TEXT = r"\*(\.text\.hot"
 
 def order_names(count: int = ORDERS) -> tuple[str, ...]:
     """The images' names, relative to the object folder."""
-    return tuple(f"{ORDER}{number}" for number in range(1, count + 1))
+    return tuple(f"{ORDER}{number:02}" for number in range(1, count + 1))
 
 
 def order_script(make: Sequence[str], folder: str, count: int = ORDERS) -> str:

@@ -36,8 +36,7 @@ COLUMNS = (
     Column("change"),
     Column("interval"),
     Column("base again", under="A/A"),
-    Column("± by rounds", drop=3),
-    Column("± by orders", drop=2),
+    Column("± of A/A", drop=2),
     Column("slow", under="rounds", drop=4),
     Column("crossing", drop=1),
 )
@@ -56,8 +55,9 @@ def _bounds(change: Change | None) -> str:
     return " to ".join(map(wording.percent, both)) if both else wording.NOTHING
 
 
-def _half(width: float | None) -> str:
-    return wording.NOTHING if width is None else f"{100 * width:.2f} %"
+def _half(change: Change | None) -> str:
+    both = wording.ends(change)
+    return f"{50 * (both[1] - both[0]):.2f} %" if both else wording.NOTHING
 
 
 def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> list[Block]:
@@ -87,8 +87,7 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
                 wording.percent(wording.estimate(each.change)),
                 _bounds(each.change),
                 wording.percent(wording.estimate(each.again)),
-                _half(each.by_rounds),
-                _half(each.by_orders),
+                _half(each.again),
                 f"{each.slow} of {each.rounds}",
                 wording.NOTHING if each.crossing is None else f"{100 * each.crossing:.0f} %",
                 strong=each.verdict in CALLED,

@@ -6,7 +6,7 @@ import numpy as np
 
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
 
-ORDERS, PLACES, FOLIOS, HERTZ = 8, 40, 64, 2e9
+ORDERS, PLACES, FOLIOS, HERTZ = 24, 40, 64, 2e9
 
 
 def head_of(

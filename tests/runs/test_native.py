@@ -107,7 +107,7 @@ def made(folder: Path, *broken: str) -> None:
     for arm in ("base", "patched"):
         place = folder / (f"broken-{arm}" if arm in broken else arm)
         for number in range(1, make.ORDERS + 1):
-            door.write(door.make_folder(place), f"order-{number}", "")
+            door.write(door.make_folder(place), f"order-{number:02}", "")
         kernels[arm] = Kernel(place, identity(arm))
     make_rounds(head_of(9), kernels, folder / "cache", folder, Reporter())
 
@@ -118,15 +118,15 @@ def test_the_arms_of_a_round_have_the_same_order_and_rounds_go_through_all(
     native.begin(tmp_path, head_of(9))
     made(tmp_path)
     boots = native.read(tmp_path)[1]
-    assert [(path.parent.name, path.name[-1]) for path in booted] == [
-        (boot.arm, str(boot.order + 1)) for boot in boots
+    assert [(path.parent.name, path.name) for path in booted] == [
+        (boot.arm, f"order-{boot.order + 1:02}") for boot in boots
     ]
     rounds = [[b for b in boots if b.round == number] for number in range(9)]
     assert all(
         {(b.arm, b.again) for b in each} == {("base", False), ("base", True), ("patched", False)}
         for each in rounds
     )
-    assert [{boot.order for boot in each} for each in rounds] == [{n % 8} for n in range(9)]
+    assert [{boot.order for boot in each} for each in rounds] == [{n} for n in range(9)]
     assert len({tuple((b.arm, b.again) for b in each) for each in rounds}) > 2
 
 
