@@ -181,11 +181,11 @@ def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: st
 
     first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
     by_order: dict[int, list[float]] = {}
-    for of, one, two, changed in zip(whole, first, again, other, strict=True):
+    for of, early, late, changed in zip(whole, first, again, other, strict=True):
         # Of a slow boot and another the first counts, which may be either: to leave out the slow
         # ones of the base, and not those of the arm, would be a change that nobody made.
-        slow = max(one, two) > SLOW * min(one, two)
-        before = one if slow else math.sqrt(one * two)
+        slow = max(early, late) > SLOW * min(early, late)
+        before = early if slow else math.sqrt(early * late)
         difference = math.log(changed / before)
         by_order.setdefault(of[base, False].order, []).append(difference)
     differences = tuple(map(statistics.hodges_lehmann, by_order.values()))
