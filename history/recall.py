@@ -2,7 +2,7 @@
 
 An entry is a folder of patches; with ``published.toml`` it is a published result, without it
 neutral.  Its session is a folder of its name; why there is none, a file beside.  A published result
-of which instructions show nothing has a second one, with diagnostic runs.  The table is made of
+that instructions do not catch has a second one, with diagnostic runs.  The table is made of
 these alone.
 """
 
@@ -162,9 +162,9 @@ class RecallRow(Record):
 
     @property
     def wants_diagnostics(self) -> bool:
-        """Whether it is a published result that was measured, and instructions show nothing."""
+        """Whether it is a published result that was measured and not caught by instructions."""
         silent = (Recalled.WRONGLY_SILENT, Recalled.MISSED, Recalled.RIGHTLY_SILENT)
-        return self.result is not None and self.recalled in silent
+        return self.result is not None and self.recalled in (*silent, Recalled.FALSE_ALARM)
 
 
 class Unmeasured(Record):
@@ -526,9 +526,10 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
                 "machine code differs, the smallest guest, eight seeds, the usual thresholds, no "
                 "correctness checks, and ",
                 Mono("--diagnostics"),
-                " for a published result of which instructions show nothing. Nothing is booted "
-                "where no machine code differs. Sizes are of instructions counted under emulation; "
-                "published numbers are of the machine named with them.",
+                " for a published result that instructions do not catch. Nothing is booted where "
+                "no machine code differs. Sizes are of instructions counted under emulation; "
+                "published numbers are of the machine named with them. A false alarm is a change "
+                "that is called and was not published, or was the other way round.",
             )
         ),
         *listing(scores(rows)),

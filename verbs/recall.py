@@ -59,8 +59,8 @@ def recall_verb(
 
     Each entry is a folder of configs/series/published or neutral and has a session of its name;
     one that is finished is read, and one that is not is finished. The table is made of the
-    sessions alone. A published result of which instructions show nothing is measured once more
-    with --diagnostics. Exit code 3 where an entry could not be measured: the others are kept.
+    sessions alone. A published result that instructions do not catch is measured once more with
+    --diagnostics. Exit code 3 where an entry could not be measured: the others are kept.
 
     Examples:
     ./lab.py recall p10 p19  # two published results
