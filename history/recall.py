@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from analysis.comparison import unfinished
+from analysis.counts import Paired
 from analysis.explain.lines import BY_TURNS, RARE
 from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.locks import EXPLANATION as LOCKS
@@ -50,6 +51,8 @@ ABOUT = "published.toml"
 SOURCE = "deb:linux-source-6.12"
 # A lock that is taken this much more or less often, of what it was, has moved; so have misses.
 MOVED = 0.05
+# All misses together: of the estimate of a phase's cycles.
+LEAST_SHARE = 0.001
 # What a modelled machine waits for, as rows of misses are called.
 MISSES = {"l2": "L2 misses", "llc": "LLC misses", "walks": "page walks"}
 DIAGNOSED = "-diagnostics"
@@ -386,6 +389,11 @@ def functions_of(published: Sequence[str], comparison: Comparison) -> set[str]:
     return {*published, *(stem(f) for each in comparison.executions for f in each.changed)}
 
 
+def has_moved(count: Paired) -> bool:
+    """Whether a count moved beyond its scatter, and by a share that is worth a word."""
+    return count.is_significant and (count.change is None or abs(count.change) >= MOVED)
+
+
 def locks_of(own: Set[str], comparison: Comparison) -> str | None:
     """What the locks say, which are counted in judged runs, too; empty where none moved.
 
@@ -402,9 +410,7 @@ def locks_of(own: Set[str], comparison: Comparison) -> str | None:
         )
         for phase in measured
         for lock in phase.rows
-        if own & {stem(site.function) for site in lock.sites}
-        and not lock.taken.within_scatter
-        and abs(lock.taken.change or 1.0) >= MOVED
+        if own & {stem(site.function) for site in lock.sites} and has_moved(lock.taken)
     ]
     return max(moved, default=(0.0, ""))[1]
 
@@ -435,7 +441,11 @@ def lines_of(own: Set[str], comparison: Comparison) -> str | None:
 
 
 def misses_of(comparison: Comparison) -> str | None:
-    """Which misses of a modelled machine moved most, as ``locks_of``, where changed code ran."""
+    """Which misses of a modelled machine moved most, as ``locks_of``, where changed code ran.
+
+    In phases whose estimate of cycles all misses together moved: of many numbers of two seeds some
+    are beyond their scatter.
+    """
     modelled = MEMORY.of(comparison)
     if not modelled:
         return None
@@ -447,9 +457,10 @@ def misses_of(comparison: Comparison) -> str | None:
         )
         for phase in modelled
         if (phase.case, phase.phase) in ran
+        and phase.total.cycles.is_significant
+        and abs(phase.total.cycles.difference) >= LEAST_SHARE * phase.cycles.base
         for name, title in MISSES.items()
-        if (missed := getattr(phase.total, name)).is_significant
-        and abs(missed.change or math.inf) >= MOVED
+        if has_moved(missed := getattr(phase.total, name))
     ]
     return max(moved, default=(0.0, ""))[1]
 

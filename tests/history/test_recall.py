@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analysis.counts import pair
+from analysis.counts import Paired, pair
 from analysis.explain.lines import LinesComparison, MovedLines, MovedSum
 from analysis.explain.memory import MemoryComparison, Missed
 from analysis.many import compare_session
@@ -195,26 +195,28 @@ def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], shown: 
 
 
 @pytest.mark.parametrize(
-    ("phase", "llc", "shown"),
+    ("phase", "llc", "whole", "shown"),
     [
-        ("4k", ([4.0, 4.2], [2.0, 2.2]), "LLC misses 4.100 -> 2.100 per folio (filemap-4k 4k)"),
-        ("4k", ([4.0, 6.0], [2.0, 5.9]), ""),
-        ("4k", ([4.0, 4.2], [3.9, 4.1]), ""),
+        ("4k", ([4.0, 4.2], [2.0, 2.2]), 10, "LLC misses 4.100 -> 2.100 per folio (filemap-4k 4k)"),
+        ("4k", ([4.0, 6.0], [2.0, 5.9]), 10, ""),
+        ("4k", ([4.0, 4.2], [3.9, 4.1]), 10, ""),
         # None of the changed functions ran there.
-        ("thp", ([4.0, 4.2], [2.0, 2.2]), ""),
+        ("thp", ([4.0, 4.2], [2.0, 2.2]), 10, ""),
+        # The phase is a thousand times as long.
+        ("4k", ([4.0, 4.2], [2.0, 2.2]), 1000, ""),
     ],
 )
 def test_misses_that_moved_where_changed_code_ran_are_shown(
-    phase: str, llc: tuple[list[float], list[float]], shown: str
+    phase: str, llc: tuple[list[float], list[float]], whole: int, shown: str
 ) -> None:
     (comparison,) = compare_session(session(**EQUAL)).comparisons
     none = pair([0.0], [0.0])
-    missed = dict.fromkeys(Missed.model_fields, none) | {"llc": pair(*llc)}
+    missed = dict.fromkeys(Missed.model_fields, none) | {"llc": pair(*llc), "cycles": pair(*llc)}
     modelled = MemoryComparison(
         **at(phase),
         instructions=none,
         total=Missed(**missed),
-        cycles=none,
+        cycles=pair(*([each * whole for each in arm] for arm in llc)),
         rows=(),
         others=None,
         other_count=0,
@@ -222,6 +224,20 @@ def test_misses_that_moved_where_changed_code_ran_are_shown(
     )
     assert recall.misses_of(comparison) is None
     assert recall.misses_of(but(comparison, explained={"memory": (modelled,)})) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "moved"),
+    [
+        (pair([9.0, 9.1], [9.0, 9.1]), False),
+        (pair([0.0, 0.0], [1.0, 1.0]), True),
+        (pair([9.0, 9.0], [8.0, 8.0]), True),
+        (pair([9.0, 9.0], [8.9, 8.9]), False),
+        (pair([9.0, 1.0], [8.0, 1.5]), False),
+    ],
+)
+def test_what_is_equal_on_both_arms_has_not_moved(count: Paired, moved: bool) -> None:
+    assert recall.has_moved(count) is moved
 
 
 def at(phase: str) -> dict[str, Any]:
