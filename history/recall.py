@@ -485,10 +485,10 @@ def scores(rows: Sequence[RecallRow]) -> list[str]:
         ]
     if elsewhere:
         silent = [each for each in elsewhere if each.recalled is Recalled.RIGHTLY_SILENT]
-        shown = [each for each in silent if each.shown_by]
+        shown = [each for each in elsewhere if each.shown_by]
         texts += [
-            f"Not in the path: rightly silent {_share(silent, elsewhere)}; of these shown by "
-            f"another instrument: {len(shown)}."
+            f"Not in the path: rightly silent {_share(silent, elsewhere)}; shown by the instrument "
+            f"that can: {_share(shown, elsewhere)}."
         ]
     if neutral:
         called = [each for each in neutral if each.recalled is Recalled.FALSE_ALARM]

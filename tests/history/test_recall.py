@@ -122,7 +122,7 @@ def test_the_score_counts_what_was_measured() -> None:
     changes, elsewhere, neutral, every = recall.scores(rows)
     assert "function named in 1 of 3 (33 %); right sign in 2 of 3 (67 %)" in changes
     assert changes.endswith("as far as measured: 2 of 3 (67 %).")
-    assert elsewhere.endswith("1 of 1 (100 %); of these shown by another instrument: 1.")
+    assert elsewhere.endswith("1 of 1 (100 %); shown by the instrument that can: 1 of 1 (100 %).")
     assert neutral.endswith("1 of 2 (50 %).")
     assert every == (
         "All: 2 caught, 1 wrongly silent, 2 rightly silent, 1 false alarm, 1 not measured, "
