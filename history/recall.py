@@ -133,7 +133,7 @@ class Recalled(StrEnum):
     MISSED = "missed"
     RIGHTLY_SILENT = "rightly silent"
     NOT_EXECUTED = "not executed"
-    FALSE_ALARM = "false alarm"
+    FALSE_POSITIVE = "false positive"
     NOT_MEASURED = "not measured"
     NOT_YET = "not measured yet"
 
@@ -167,7 +167,7 @@ class RecallRow(Record):
     def wants_diagnostics(self) -> bool:
         """Whether it is a published result that was measured and not caught by instructions."""
         silent = (Recalled.WRONGLY_SILENT, Recalled.MISSED, Recalled.RIGHTLY_SILENT)
-        return self.result is not None and self.recalled in (*silent, Recalled.FALSE_ALARM)
+        return self.result is not None and self.recalled in (*silent, Recalled.FALSE_POSITIVE)
 
 
 class Unmeasured(Record):
@@ -353,7 +353,7 @@ def outcome_of(
     """What became of it; ``largest`` is the largest that is called, or tested where none is."""
     verdict = largest.judgement.verdict if largest else None
     if verdict in CALLED:
-        return Recalled.CAUGHT if verdict == entry.kind else Recalled.FALSE_ALARM
+        return Recalled.CAUGHT if verdict == entry.kind else Recalled.FALSE_POSITIVE
     if not tested and not (same_code and entry.kind == "neutral"):
         return Recalled.NOT_EXECUTED
     if entry.result is None or "instructions" not in entry.result.shows:
@@ -491,7 +491,7 @@ def scores(rows: Sequence[RecallRow]) -> list[str]:
             f"that can: {_share(shown, elsewhere)}."
         ]
     if neutral:
-        called = [each for each in neutral if each.recalled is Recalled.FALSE_ALARM]
+        called = [each for each in neutral if each.recalled is Recalled.FALSE_POSITIVE]
         texts += [f"Neutral changes reported as changes: {_share(called, neutral)}."]
     counts = Counter(each.recalled for each in rows)
     return [*texts, "All: " + ", ".join(f"{n} {each}" for each in Recalled if (n := counts[each]))]
@@ -539,7 +539,7 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
                 Mono("--diagnostics"),
                 " for a published result that instructions do not catch. Nothing is booted where "
                 "no machine code differs. Sizes are of instructions counted under emulation; "
-                "published numbers are of the machine named with them. A false alarm is a change "
+                "published numbers are of the machine named with them. A false positive is a change "
                 "that is called and was not published, or was the other way round.",
             )
         ),

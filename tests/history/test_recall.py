@@ -62,9 +62,9 @@ FASTER, SLOWER, EQUAL = {"4k": 0.02}, {"4k": -0.02}, {"4k": 0.0}
     [
         (entry(), session(**FASTER), Recalled.CAUGHT),
         (entry(kind="regression", sign="slower"), session(**SLOWER), Recalled.CAUGHT),
-        (entry(), session(**SLOWER), Recalled.FALSE_ALARM),
-        (entry(kind="elsewhere", sign="none"), session(**FASTER), Recalled.FALSE_ALARM),
-        (NEUTRAL, session(**SLOWER), Recalled.FALSE_ALARM),
+        (entry(), session(**SLOWER), Recalled.FALSE_POSITIVE),
+        (entry(kind="elsewhere", sign="none"), session(**FASTER), Recalled.FALSE_POSITIVE),
+        (NEUTRAL, session(**SLOWER), Recalled.FALSE_POSITIVE),
         (entry(), session(**EQUAL), Recalled.WRONGLY_SILENT),
         (entry(), noisy(), Recalled.MISSED),
         (entry(sign="none", shows=("locks",)), session(**EQUAL), Recalled.RIGHTLY_SILENT),
@@ -117,7 +117,7 @@ def test_the_score_counts_what_was_measured() -> None:
         made(Recalled.NOT_MEASURED),
         made(Recalled.RIGHTLY_SILENT, "elsewhere", shown_by=("lines",)),
         made(Recalled.RIGHTLY_SILENT, "neutral"),
-        made(Recalled.FALSE_ALARM, "neutral"),
+        made(Recalled.FALSE_POSITIVE, "neutral"),
     ]
     changes, elsewhere, neutral, every = recall.scores(rows)
     assert "function named in 1 of 3 (33 %); right sign in 2 of 3 (67 %)" in changes
@@ -125,7 +125,7 @@ def test_the_score_counts_what_was_measured() -> None:
     assert elsewhere.endswith("1 of 1 (100 %); shown by the instrument that can: 1 of 1 (100 %).")
     assert neutral.endswith("1 of 2 (50 %).")
     assert every == (
-        "All: 2 caught, 1 wrongly silent, 2 rightly silent, 1 false alarm, 1 not measured, "
+        "All: 2 caught, 1 wrongly silent, 2 rightly silent, 1 false positive, 1 not measured, "
         "1 not measured yet"
     )
     assert recall.scores([]) == ["All: "]
