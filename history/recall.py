@@ -539,8 +539,8 @@ def blocks(rows: Sequence[RecallRow]) -> list[Block]:
                 Mono("--diagnostics"),
                 " for a published result that instructions do not catch. Nothing is booted where "
                 "no machine code differs. Sizes are of instructions counted under emulation; "
-                "published numbers are of the machine named with them. A false positive is a change "
-                "that is called and was not published, or was the other way round.",
+                "published numbers are of the machine named with them. A false positive is a "
+                "change that is called and was not published, or was the other way round.",
             )
         ),
         *listing(scores(rows)),
