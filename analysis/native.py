@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from analysis import statistics
 from analysis.statistics import as_change
 from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
-from results.native import NativeBoot, NativeHead
+from results.native import CROSSING, NativeBoot, NativeHead
 from results.record import Manifest, Record
 from text import percent
 
@@ -159,7 +159,7 @@ def crossings(boots: Iterable[NativeBoot]) -> Mapping[str, float]:
     """
     shares: dict[str, list[float]] = {}
     for boot in boots:
-        call = value(boot.phases["crossing"].ticks)
+        call = value(boot.phases[CROSSING].ticks)
         for name, phase in boot.phases.items():
             share = min(1.0, call * phase.calls / value(phase.ticks))
             shares.setdefault(name, []).append(share)

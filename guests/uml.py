@@ -22,6 +22,7 @@ from host import sandbox
 from host.packages import require
 from host.process import ended, run, spawn, wait_for_end
 from results import door
+from results.native import CROSSING
 from text import clean, words
 
 PHASES = HERE / "phases.c"
@@ -32,8 +33,6 @@ TIMEOUT_S = 180.0
 # A process of the guest is one of the host; what their sockets hold is in no count.
 LIMITS = sandbox.Limits(cpu_s=int(TIMEOUT_S), processes=64, open_files=128)
 BLOCK = 4096
-# Ticks of a system call that does nothing: they say how much of a phase crosses.
-CROSSING = "crossing"
 # The phases that say something of a workload: loops in the kernel over the code that it spends its
 # time in.  A workload that is not here cannot be measured so.
 PHASES_OF: Mapping[str, tuple[str, ...]] = {

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from results import door
 from results.door import StoreError
 from results.record import Record
 
 NATIVE, BOOTS = "native.json", "native-boots.jsonl"
+# Of ticks and what is counted beside them: a window has thousands, a second a few billions.
+MOST = 10**12
+Ticks = Annotated[int, Field(ge=1, le=MOST)]
+# Ticks of a system call that does nothing, which every boot times.
+CROSSING = "crossing"
 # What whoever wants another session is told.
 IS_NATIVE = "holds a session of native mode, which report and sessions alone read"
 
@@ -44,15 +49,15 @@ class NativeHead(Record):
     created: str
     source: str
     release: str
-    arms: tuple[NativeArm, ...]
-    orders: int
+    arms: Annotated[tuple[NativeArm, ...], Field(min_length=2)]
+    orders: Annotated[int, Field(ge=1, le=1000)]
     phases: Mapping[str, tuple[str, ...]]
     left_out: Mapping[str, str]
-    rounds: int
+    rounds: Annotated[int, Field(ge=1, le=1000)]
     seed: int
-    change: float
-    alpha: float
-    equivalence_alpha: float
+    change: Annotated[float, Field(gt=0, le=1)]
+    alpha: Annotated[float, Field(gt=0, le=0.5)]
+    equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)]
     same_code: bool
     host: Mapping[str, str]
 
@@ -60,9 +65,9 @@ class NativeHead(Record):
 class NativePhase(Record):
     """A phase of a boot: folios and system calls of a window, ticks of the window of each place."""
 
-    folios: int
-    calls: int
-    ticks: tuple[int, ...]
+    folios: Annotated[int, Field(ge=1, le=MOST)]
+    calls: Annotated[int, Field(ge=0, le=MOST)]
+    ticks: Annotated[tuple[Ticks, ...], Field(min_length=1)]
 
 
 class NativeBoot(Record):
@@ -76,7 +81,7 @@ class NativeBoot(Record):
     arm: str
     order: int
     again: bool = False
-    hertz: float
+    hertz: Annotated[float, Field(ge=1, le=MOST)]
     phases: Mapping[str, NativePhase]
     seconds: float
     stolen: float
@@ -103,10 +108,18 @@ def read(folder: Path) -> tuple[NativeHead, tuple[NativeBoot, ...]]:
 
     Raises StoreError: it is none, or damaged.
     """
+    place = folder / NATIVE
     try:
         head = NativeHead.model_validate_json(door.read(folder, NATIVE))
+        place = folder / BOOTS
         text = door.read(folder, BOOTS, door.LINES) if door.exists(folder, BOOTS) else b""
         lines = text.split(b"\n")[:-1]
-        return head, tuple(NativeBoot.model_validate_json(line) for line in lines)
+        boots = tuple(NativeBoot.model_validate_json(line) for line in lines)
     except (OSError, ValidationError) as error:
-        raise StoreError(f"{folder / NATIVE}: no session of native mode: {error}") from None
+        raise StoreError(f"{place}: no session of native mode: {error}") from None
+    planned = {CROSSING, *(phase for of in head.phases.values() for phase in of)}
+    for boot in boots:
+        if missing := planned - boot.phases.keys():
+            what = f"round {boot.round} of {boot.arm} has no {', '.join(sorted(missing))}"
+            raise StoreError(f"{place}: {what}")
+    return head, boots

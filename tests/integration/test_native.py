@@ -11,6 +11,7 @@ from experiment.spec import KernelSpec
 from guests import uml
 from host.fitness import host_cpus, place
 from kernels import build
+from results.native import CROSSING
 from runs.local import Options
 from runs.native import LOOPS
 from tests.integration.conftest import SOURCE
@@ -58,7 +59,7 @@ def test_every_phase_is_timed_and_a_boot_repeats_it(options: Options, tmp_path: 
             placement.vcpus[0] if placement else None,
         )
         assert result is not None, f"{ending}\n{text}"
-        assert set(result.phases) == {uml.CROSSING, *phases}
+        assert set(result.phases) == {CROSSING, *phases}
         results.append(result)
     for name in set(phases) - {"refault"}:
         first, second, *_ = sorted(value(each.phases[name].ticks) for each in results)

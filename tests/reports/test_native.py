@@ -76,6 +76,29 @@ def test_what_is_none_is_refused(tmp_path: Path) -> None:
         write_all(session(tmp_path, World()), "letter")
 
 
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [
+        (native.NATIVE, "alpha", 0),
+        (native.NATIVE, "arms", []),
+        (native.BOOTS, "hertz", 0.0),
+        (native.BOOTS, "phases", {}),
+        (native.BOOTS, "phases", {"crossing": {"folios": 1, "calls": 1, "ticks": [1]}}),
+        (native.BOOTS, "phases", {"readahead": {"folios": 0, "calls": 1, "ticks": [1]}}),
+        (native.BOOTS, "phases", {"readahead": {"folios": 1, "calls": 1, "ticks": []}}),
+        (native.BOOTS, "phases", {"readahead": {"folios": 1, "calls": 1, "ticks": [0]}}),
+    ],
+)
+def test_what_no_session_has_is_refused(file: str, key: str, value: object, tmp_path: Path) -> None:
+    session(tmp_path, World())
+    first, *lines = (tmp_path / file).read_text().splitlines()
+    whole = json.loads(first if file == native.BOOTS else "\n".join([first, *lines]))
+    text = json.dumps(whole | {key: value})
+    (tmp_path / file).write_text("\n".join([text, *lines, ""]) if file == native.BOOTS else text)
+    with pytest.raises(StoreError, match=file):
+        native.read(tmp_path)
+
+
 def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: Path) -> None:
     made_up = ExactSession()
     manifest = made_up.manifest()
