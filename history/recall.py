@@ -65,8 +65,8 @@ class PublishedResult(Frozen):
     """``published.toml``: what was published, and what was expected before it was measured.
 
     With ``reverse`` the patches take the published change out.  ``functions`` are to be named,
-    ``shows`` are the instruments that should show it; ``learned`` says why it was missed, ``rule``
-    what was mended.
+    ``shows`` are the instruments that should show it, ``objects`` whose lines should move;
+    ``learned`` says why it was missed, ``rule`` what was mended.
     """
 
     id: str
@@ -83,6 +83,7 @@ class PublishedResult(Frozen):
     sign: Literal["faster", "slower", "none"]
     functions: tuple[str, ...]
     shows: tuple[Instrument, ...]
+    objects: tuple[str, ...] = ()
     learned: str = ""
     rule: str = ""
 
@@ -311,9 +312,10 @@ def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
     functions = entry.result.functions if entry.result else ()
     function, rank = named(functions, comparison, called)
     own = functions_of(functions, comparison)
+    objects = entry.result.objects if entry.result else ()
     by_instrument = {
         "locks": locks_of(own, comparison),
-        "lines": lines_of(own, comparison),
+        "lines": lines_of(own, comparison, objects),
         "misses": misses_of(comparison),
     }
     instruments = {name: text for name, text in by_instrument.items() if text is not None}
@@ -338,7 +340,10 @@ def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
         rank=rank,
         instruments=instruments,
         shown_by=tuple(
-            each for each in (entry.result.shows if entry.result else ()) if instruments.get(each)
+            each
+            for each in (entry.result.shows if entry.result else ())
+            if (text := instruments.get(each))
+            and (each != "lines" or not objects or any(name in text for name in objects))
         ),
     )
 
@@ -415,17 +420,18 @@ def locks_of(own: Set[str], comparison: Comparison) -> str | None:
     return max(moved, default=(0.0, ""))[1]
 
 
-def lines_of(own: Set[str], comparison: Comparison) -> str | None:
+def lines_of(own: Set[str], comparison: Comparison, objects: Sequence[str] = ()) -> str | None:
     """Which lines of modelled CPUs move more or less often, as ``locks_of``.
 
-    A diagnostic run of one seed has no scatter: a change is one that is larger than what the
-    length of a turn may make.
+    Those of the ``objects`` go first.  A diagnostic run of one seed has no scatter: a change is one
+    that is larger than what the length of a turn may make.
     """
     followed = LINES.of(comparison)
     if not followed:
         return None
     moved = [
         (
+            any(name in row.object for name in objects),
             abs(row.all_lines.difference),
             f"{row.object} {wording.few(row.all_lines)} lines per {phase.unit_title} to "
             f"{row.taker} from {row.holder}",
@@ -437,7 +443,7 @@ def lines_of(own: Set[str], comparison: Comparison) -> str | None:
         and abs(row.all_lines.difference)
         > max(RARE, BY_TURNS * max(row.all_lines.base, row.all_lines.patched))
     ]
-    return max(moved, default=(0.0, ""))[1]
+    return max(moved, default=(False, 0.0, ""))[2]
 
 
 def misses_of(comparison: Comparison) -> str | None:

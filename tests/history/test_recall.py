@@ -191,7 +191,13 @@ def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], shown: 
         pair_count=len(rows),
     )
     assert recall.lines_of({NAME}, comparison) is None
-    assert recall.lines_of({NAME}, but(comparison, explained={"lines": (followed,)})) == shown
+    explained = but(comparison, explained={"lines": (followed,)})
+    assert recall.lines_of({NAME}, explained) == shown
+    # What was published goes first, however little of it moved.
+    small = but(moving(NAME, (0.1, 0.0)), object="published.member")
+    explained = but(comparison, explained={"lines": (but(followed, pairs=(*rows, small)),)})
+    text = recall.lines_of({NAME}, explained, ["published"])
+    assert (text or "").startswith("published.member 0.1000 -> 0")
 
 
 @pytest.mark.parametrize(
