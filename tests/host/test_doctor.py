@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from errors import InfraError
-from host import doctor, facts, packages
+from host import doctor, facts, packages, sandbox
 from host.doctor import GIB, KNOWN, DoctorCheck, as_text, conclusion, run_checks, worst
 from host.packages import SystemPackage
 from tests.values import data
@@ -33,6 +33,8 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     folder = Folder(tmp_path / "bin")
+    # What is found once is kept, for tests behind this one, too: it is not to be found here.
+    sandbox.available()
     monkeypatch.setenv("PATH", str(folder.path))
     monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
     return folder
