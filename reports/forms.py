@@ -10,6 +10,7 @@ import functools
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
@@ -27,6 +28,7 @@ from reports.headline import headline
 from reports.render import html, markdown, text
 from reports.sections import View, answer, functions, metrics, of_each_pair, subject, trust, why
 from results import door, native
+from results.door import StoreError
 from results.profile import KINDS
 from results.record import Manifest, Record, RunRecord
 from results.session import MeasuredSession, native_beside, open_session
@@ -226,12 +228,16 @@ def _timed(session: SessionComparison, folder: Path) -> SessionComparison:
     if session.manifest.experiment.mode != "exact":
         return session
     for place, head in native_beside(folder):
-        if same_arms(head, session.manifest):
-            judged = tuple(
-                each for each in judge(*native.read(place)) if each.arm == head.arms[1].name
+        if not same_arms(head, session.manifest):
+            continue
+        # One whose boots are damaged is passed over, as one whose head is.
+        with suppress(StoreError):
+            judged = judge(*native.read(place))
+            timed = TimedArms(
+                session=place.name,
+                cpu=head.host.get("cpu", "this host"),
+                judged=tuple(each for each in judged if each.arm == head.arms[1].name),
             )
-            cpu = head.host.get("cpu", "this host")
-            timed = TimedArms(session=place.name, cpu=cpu, judged=judged)
             return session.model_copy(update={"timed": timed})
     return session
 

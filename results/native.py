@@ -103,15 +103,21 @@ def append(folder: Path, boot: NativeBoot) -> None:
     door.append(folder, BOOTS, boot.model_dump_json().encode() + b"\n")
 
 
+def head_of(folder: Path) -> NativeHead:
+    """What a session measures; StoreError: it is none, or damaged."""
+    try:
+        return NativeHead.model_validate_json(door.read(folder, NATIVE))
+    except (OSError, ValidationError) as error:
+        raise StoreError(f"{folder / NATIVE}: no session of native mode: {error}") from None
+
+
 def read(folder: Path) -> tuple[NativeHead, tuple[NativeBoot, ...]]:
     """A session; a line that a killed lab has not finished is passed over.
 
     Raises StoreError: it is none, or damaged.
     """
-    place = folder / NATIVE
+    head, place = head_of(folder), folder / BOOTS
     try:
-        head = NativeHead.model_validate_json(door.read(folder, NATIVE))
-        place = folder / BOOTS
         text = door.read(folder, BOOTS, door.LINES) if door.exists(folder, BOOTS) else b""
         lines = text.split(b"\n")[:-1]
         boots = tuple(NativeBoot.model_validate_json(line) for line in lines)

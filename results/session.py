@@ -121,16 +121,16 @@ def heads_in(folder: Path) -> tuple[SessionHead, ...]:
 
 
 def native_beside(folder: Path) -> list[tuple[Path, NativeHead]]:
-    """The sessions of native mode that lie beside a session's folder, the newest first.
+    """Heads of the sessions of native mode beside a session's folder, the newest first.
 
-    What is damaged is passed over: nothing is decided by them.
+    One that is damaged is passed over: nothing is decided by them.
     """
     sessions, heads = folder.resolve().parent, []
     for name in door.names(sessions):
         # Beside a session there may be files of any kind.
         with suppress(StoreError, OSError):
             if door.exists(sessions, f"{name}/{native.NATIVE}"):
-                heads.append((sessions / name, native.read(sessions / name)[0]))
+                heads.append((sessions / name, native.head_of(sessions / name)))
     return sorted(heads, key=lambda each: (each[1].created, each[0].name), reverse=True)
 
 

@@ -108,7 +108,10 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
     folder, diagnosed = sessions / entry.name, recall.diagnosed(entry, sessions)
     try:
         finish(entry, folder, measuring)
-        if recall.begun(diagnosed) or recall.row(entry, sessions).wants_diagnostics:
+        # A neutral change never does: its session need not be compared for it.
+        if entry.result and (
+            recall.begun(diagnosed) or recall.row(entry, sessions).wants_diagnostics
+        ):
             finish(entry, diagnosed, measuring)
     except NoWorkloadError as error:
         # What could be named all the same is no part of the answer.

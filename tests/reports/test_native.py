@@ -135,6 +135,8 @@ def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: P
         assert "readahead +3.0" in shown.replace("\\", ""), form
         assert "on a CPU" in shown
     assert json.loads(forms.render(timed, "json"))["timed"]["cpu"] == "a CPU"
+    (tmp_path / "same" / native.BOOTS).write_text("{}\n")
+    assert forms.read_comparison(tmp_path / "exact").timed is None
     other = forms.read_comparison(stored("other", "another tree"))
     assert other.timed is None
     assert "timed" not in json.loads(forms.render(other, "json"))
