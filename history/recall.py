@@ -37,6 +37,8 @@ from reports import wording
 from reports.document import Block, Cell, Column, Heading, Mono, Paragraph, Row, Table, listing
 from reports.document import row as row_of
 from reports.headline import headline, pending
+from reports.sections import LEAST_SHARE
+from reports.sections.counted import EVENTS, WAITED_FOR
 from results import door
 from results.profile import stem
 from results.record import Manifest, Record
@@ -51,10 +53,6 @@ ABOUT = "published.toml"
 SOURCE = "deb:linux-source-6.12"
 # A lock that is taken this much more or less often, of what it was, has moved; so have misses.
 MOVED = 0.05
-# All misses together: of the estimate of a phase's cycles.
-LEAST_SHARE = 0.001
-# What a modelled machine waits for, as rows of misses are called.
-MISSES = {"l2": "L2 misses", "llc": "LLC misses", "walks": "page walks"}
 DIAGNOSED = "-diagnostics"
 CHANGES = ("regression", "improvement")
 Kind = Literal["regression", "improvement", "elsewhere", "neutral"]
@@ -459,13 +457,14 @@ def misses_of(comparison: Comparison) -> str | None:
     moved = [
         (
             abs(missed.change or math.inf),
-            f"{title} {wording.few(missed)} per {phase.unit_title} ({phase.case} {phase.phase})",
+            f"{EVENTS[name][0]} {wording.few(missed)} per {phase.unit_title} "
+            f"({phase.case} {phase.phase})",
         )
         for phase in modelled
         if (phase.case, phase.phase) in ran
         and phase.total.cycles.is_significant
         and abs(phase.total.cycles.difference) >= LEAST_SHARE * phase.cycles.base
-        for name, title in MISSES.items()
+        for name in WAITED_FOR
         if has_moved(missed := getattr(phase.total, name))
     ]
     return max(moved, default=(0.0, ""))[1]
