@@ -11,7 +11,8 @@ of a phase, in instructions per unit of work, is split into what was executed
    each time, so that a function is called at most as much more (or less), relatively, as the one
    of its callers whose calls moved most.  Of all paths on which a change may have come to a
    function, the one that lets most through counts (the widest path; Pollack 1960, "The maximum
-   capacity through a network", solved as Dijkstra's shortest path),
+   capacity through a network", solved as Dijkstra's shortest path).  Who leaves work for later
+   (``DEFERRED``) calls who does it then,
 3. and the rest: there the same code found something else in memory, be it what the change left
    there or what this pair of boots drew.
 
@@ -39,6 +40,19 @@ from results.record import Record
 Bools = npt.NDArray[np.bool_]
 # Tracepoints call what traces them through trampolines of these names.
 TRACEPOINTS = ("__SCT__tp_func_", "__traceiter_")
+# Who leaves work for later, with the function that later does it: a flag or a list tells it to, so
+# that one is called no more often and calls others more often.
+DEFERRED = {
+    "task_work_add": (
+        "exit_to_user_mode_loop",
+        "syscall_exit_to_user_mode",
+        "irqentry_exit_to_user_mode",
+    ),
+    "call_rcu": ("rcu_do_batch", "rcu_core"),
+    "__queue_work": ("process_one_work",),
+    "raise_softirq_irqoff": ("handle_softirqs",),
+    "__raise_softirq_irqoff": ("handle_softirqs",),
+}
 # Functions of the rest that are named.
 NAMED = 4
 # Of a function's difference, that makes it one of those that changed.
@@ -123,6 +137,11 @@ def network(names: Sequence[str], calls: Calls) -> Network:
             callees[at[caller]] = [at[name] for name in known if name in at]
             if caller.startswith(TRACEPOINTS):
                 callees[at[caller]] += probes
+    stems = {stem(name): number for name, number in at.items()}
+    for leaving, doing in DEFERRED.items():
+        later = [stems[name] for name in doing if name in stems]
+        if leaving in stems:
+            callees[stems[leaving]] += [*later, *(each for n in later for each in callees[n])]
     pointed, indirect = (
         [at[calls.names[position]] for position in positions if calls.names[position] in at]
         for positions in (calls.pointed, calls.indirect)

@@ -161,3 +161,21 @@ def test_the_order_of_functions_does_not_matter() -> None:
         split(each, {"walk"}, network(each.names, CALLS)) for each in (turned, plain)
     )
     assert of_turned.linked == of_plain.linked
+
+
+@pytest.mark.parametrize("queues", ["task_work_add", "another"])
+def test_what_is_left_for_later_is_called_by_who_left_it(queues: str) -> None:
+    # fput() leaves no work any more: each return to user space calls nobody for it.
+    names = ["fput", queues, "exit_to_user_mode_loop", "task_work_run"]
+    calls = [np.tile([10.0, each, 30.0, each], (SEEDS, 1)) for each in (10.0, 0.0)]
+    lengths = [np.array([20.0, 15.0, each, 50.0]) for each in (12.0, 8.0)]
+    spent = [arm * each for arm, each in zip(calls, lengths, strict=True)]
+    moved = Counted(
+        names, (spent[0], spent[1]), (calls[0], calls[1]), [s.sum(axis=1) for s in spent]
+    )
+    edges = {"fput": {queues}, "exit_to_user_mode_loop": {"task_work_run"}}
+    result = split(moved, {"fput"}, network(names, calls_of(edges)))
+    later = -500.0 - 30 * 4
+    assert result.rest.difference == pytest.approx(0.0 if queues == "task_work_add" else later)
+    assert result.linked.difference + result.rest.difference == pytest.approx(later - 150.0)
+    assert result.stands is (queues == "task_work_add")
