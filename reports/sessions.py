@@ -22,7 +22,7 @@ from results.profile import PATH, WORK
 from results.record import Record
 from results.session import SessionHead, open_session
 from results.units import read_name
-from text import clean_line, counted
+from text import clean_line, counted, enumerated
 
 HEADS = ("metric", "mean 1", "median 1", "mean 2", "median 2", "change", "verdict")
 
@@ -149,11 +149,14 @@ def text_lines(listed_sessions: Sequence[ListedSession]) -> list[str]:
     return [clean_line(line) for line in lines]
 
 
-def line(session: SessionComparison, since: SessionPair | None = None) -> str:
+def line(
+    session: SessionComparison, since: SessionPair | None = None, unexecuted: Sequence[str] = ()
+) -> str:
     """What happened, the result that changed most, its change since another session, and where.
 
     ``1 regression: direct buffered.instructions +0.15 % [+0.15, +0.16]; since the last save
-    +0.05 % [+0.04, +0.06]; filemap_get_read_batch +4.3 instructions; 8 seeds``.
+    +0.05 % [+0.04, +0.06]; filemap_get_read_batch +4.3 instructions; 8 seeds``.  ``unexecuted`` are
+    the functions of the last save where none of them ran: of that save nothing is known.
     """
     happened = headline(session)
     tested = [
@@ -175,7 +178,10 @@ def line(session: SessionComparison, since: SessionPair | None = None) -> str:
         bounds = f"({wording.within(most, min(of_seeds), max(of_seeds))} seed by seed)"
     words = sentences.verdict_counts(metric.judgement for metric in tested)
     parts = [f"{words}: {most.case} {read_name(most.name)} {wording.change(most)} {bounds}"]
-    if since is not None:
+    if unexecuted:
+        which = enumerated(unexecuted)
+        parts.append(f"last save not tested: {which} not executed")
+    elif since is not None:
         parts.append(f"since the last save {since_other(since, most.case, most.name)}")
     parts += [
         f"{row.name} {wording.signed(row.instructions.difference, 2)} instructions"

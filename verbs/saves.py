@@ -6,7 +6,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 from analysis.two_sessions import compare_two
 from errors import LabError
 from kernels.git_range import HEAD, changes_of, series_of
+from kernels.symbols import changed_functions
 from reports import forms, sessions
 from reports.headline import is_decided
-from results.session import open_session
+from results.coverage import suggest
+from results.profile import stem
+from results.session import MeasuredSession, open_session
 from runs import session
 from runs.boots import Reporter
-from runs.coverage import answer
+from runs.building import build_arms
+from runs.coverage import answer, workloads_for
 from runs.request import Request, arguments
 from runs.resolve import resolve_request
 from runs.resolved import catalogue
@@ -30,6 +34,7 @@ from verbs.session import make
 
 if TYPE_CHECKING:
     from analysis.many import SessionComparison
+    from kernels.cache import Kernel
     from runs.local import Options
     from runs.resolved import Resolved
 
@@ -38,6 +43,8 @@ INTERVAL_S = 0.5
 # Of a core's time, while guests want it.
 SHARE = 0.1
 SAME = "nothing differs from the base"
+# Whose kernel has no additions: which functions differ decides what is measured.
+PLAIN = "syscalls"
 
 
 class LoopReporter(Reporter):
@@ -108,15 +115,32 @@ class Tree:
             thread.join()
 
 
+def unexecuted(saved: Sequence[str], session: MeasuredSession) -> tuple[str, ...]:
+    """The functions, where no phase of the session's guests has executed any; else none."""
+    ran = {
+        stem(function.name)
+        for profile in session.profiles
+        for phase in profile.phases
+        for function in phase.kernel
+        if function.instructions
+    }
+    return () if not ran or any(stem(name) in ran for name in saved) else tuple(saved)
+
+
 @dataclass
 class Loop:
-    """Passes over one tree, each a session; ``last`` is that of the last verdict."""
+    """Passes over one tree, each a session.
+
+    ``last`` is that of the last verdict, ``kernel`` the tree's there, and ``workloads`` its.
+    """
 
     tree: Tree
     request: Request
     on: Options
     reporter: Reporter
     last: Path | None = None
+    kernel: Kernel | None = None
+    workloads: str = ""
 
     def run(self) -> None:
         """Measure the tree each time it is saved, until the user ends it."""
@@ -141,16 +165,18 @@ class Loop:
         Raises LabError: whatever planning, building and booting say; KeyboardInterrupt: passed on;
         the runs that were made are kept.
         """
-        request, resolved = self.resolved()
+        request, resolved, kernel, saved = self.resolved()
         target, before = session.new_folder(SESSIONS, resolved.experiment), self.last
 
         def judged(comparison: SessionComparison, *, last: bool = False) -> None:
             if self.last == target:
                 return
-            pair = before and compare_two(open_session(before), open_session(target))
-            text = sessions.line(comparison, pair or None)
+            now = open_session(target)
+            pair = before and compare_two(open_session(before), now)
+            text = sessions.line(comparison, pair or None, unexecuted(saved, now))
             if last or is_decided(comparison):
-                self.last = target
+                self.last, self.kernel = target, kernel
+                self.workloads = request.workloads
                 self.write_line(text)
             else:
                 self.reporter.log(f"so far {text}")
@@ -169,20 +195,33 @@ class Loop:
             if over := before if self.last == target else target:
                 shutil.rmtree(over, ignore_errors=True)
 
-    def resolved(self) -> tuple[Request, Resolved]:
-        """What is measured: by the workload that executes most of what is changed."""
+    def resolved(self) -> tuple[Request, Resolved, Kernel, tuple[str, ...]]:
+        """What is measured, the tree's kernel, and the functions whose code the save changed.
+
+        The workload is the last verdict's, or else the one that executes most of these functions.
+        Raises LabError: the kernel does not build; NoWorkloadError: nothing executes them.
+        """
         tree, cache = self.tree.folder, self.on.cache
         dirty = bool(changes_of(tree, HEAD))
         of_tree = series_of(tree, "", base=self.tree.start, uncommitted=dirty, cache=cache)
         request = replace(self.request, series=of_tree.series, source=of_tree.source)
-        resolved = self._resolved_as(request)
-        if request.workloads or len(resolved.experiment.cases) == 1:
-            return request, resolved
+        resolved = self._resolved_as(replace(request, workloads=request.workloads or PLAIN))
+        kernels = build_arms(resolved, self.on, self.reporter.building, resolved.flavours[0])
+        base, kernel = (kernels[arm.spec.name] for arm in resolved.built)
+        before = self.kernel or base
+        changes = changed_functions(before.symbols, kernel.symbols)
+        saved = tuple(change.name for change in changes)
+        if request.workloads or kernel.identity.code_key == base.identity.code_key:
+            return request, resolved, kernel, saved
         advice = answer(resolved, self.on)
-        ranked = [each.case.case for each in advice.suggestion.candidates]
-        best = next(name for name in ranked if name in advice.chosen)
+        suggestion, chosen = advice.suggestion, advice.chosen
+        if saved:
+            suggestion = suggest(advice.coverage, saved, advice.files)
+            chosen = workloads_for(suggestion, advice.files)
+        ranked = [each.case.case for each in suggestion.candidates]
+        best = next(name for name in (self.workloads, *ranked) if name in chosen)
         request = replace(request, workloads=best)
-        return request, self._resolved_as(request)
+        return request, self._resolved_as(request), kernel, saved
 
     def _resolved_as(self, request: Request) -> Resolved:
         return resolve_request(

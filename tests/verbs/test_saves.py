@@ -6,18 +6,25 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from analysis.many import compare_session
+from analysis.two_sessions import compare_two
 from errors import SeriesError
+from experiment.ad_hoc import NoWorkloadError
+from reports import sessions
 from runs.boots import Reporter
 from runs.local import Options
 from runs.request import CHECKOUT, Request
+from tests.analysis.test_execution import on_record, running
 from tests.kernels.fake import FAKE_LINUX, FASTER, GROWN, git
 from verbs import saves
-from verbs.saves import SAME, Loop, Tree
+from verbs.saves import SAME, Loop, Tree, unexecuted
 
 SOURCE = "mm/filemap.c"
+BASE = SimpleNamespace(identity=SimpleNamespace(code_key="base"), symbols=Path())
 Pass = Callable[["Played"], None]
 
 
@@ -112,12 +119,54 @@ def test_a_commit_on_top_is_part_of_what_is_measured(tree: Tree) -> None:
     assert tree.changes() != committed
 
 
-def test_the_workload_is_the_one_that_executes_most_of_it(tree: Tree) -> None:
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions whose code a save changed; nothing is built."""
+    names: list[str] = []
+
+    def built(*_: object) -> dict[str, SimpleNamespace]:
+        identity = SimpleNamespace(code_key=str(len(built_before)))
+        built_before.append(identity)
+        return dict.fromkeys(("base",), BASE) | {
+            "patched": SimpleNamespace(identity=identity, symbols=Path())
+        }
+
+    built_before = [BASE.identity]
+    monkeypatch.setattr(saves, "build_arms", built)
+    monkeypatch.setattr(
+        saves, "changed_functions", lambda *_: [SimpleNamespace(name=name) for name in names]
+    )
+    return names
+
+
+def test_the_workload_is_the_one_that_executes_most_of_the_last_save(
+    tree: Tree, changed: list[str]
+) -> None:
     FASTER(tree.folder)
     loop = played(tree)
-    request, resolved = loop.resolved()
+    changed[:] = ["filemap_read"]
+    request, resolved, _, saved = loop.resolved()
     assert request.source == f"git:{tree.folder}@{tree.start}"
     assert [case.name for case in resolved.experiment.cases] == [request.workloads]
+    assert saved == ("filemap_read",)
+    # The workload of the last verdict is kept where it executes what the next save changes.
+    loop.workloads = "memory-calls"
+    changed[:] = ["vfs_read"]
+    assert loop.resolved()[0].workloads == "memory-calls"
+    changed[:] = ["do_futex"]
+    assert loop.resolved()[0].workloads == "syscalls"
+    changed[:] = ["build_all_zonelists"]
+    with pytest.raises(NoWorkloadError, match="build_all_zonelists"):
+        loop.resolved()
     named = played(tree)
     named.request = Request(workloads="memory,syscalls")
     assert len(named.resolved()[1].experiment.cases) == 2
+
+
+def test_of_a_save_that_no_guest_executed_nothing_is_known() -> None:
+    session = running(on_record("xas_load", **{"4k": 0.02}), "xas_load", "4k")
+    assert unexecuted(["xas_load.isra.0", "do_futex"], session) == ()
+    assert unexecuted(["do_futex"], session) == ("do_futex",)
+    compared = compare_session(session)
+    line = sessions.line(compared, compare_two(session, session), ("do_futex",))
+    assert "; last save not tested: do_futex not executed; " in line
