@@ -2,8 +2,8 @@
 
 An entry is a folder of patches; with ``published.toml`` it is a published result, without it
 neutral.  Its session is a folder of its name; why there is none, a file beside.  A published result
-that instructions do not catch has a second one, with diagnostic runs.  The table is made of
-these alone.
+that instructions do not catch has a second one, with diagnostic runs, and one that has phases of
+native mode may have one of these.  The table is made of these alone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
+from analysis.native import Judged
+from analysis.native import judge as judge_native
 from analysis.verdict import CALLED, MISSING, Verdict
 from errors import RecordError, UsageError
 from experiment.frozen import Frozen, likely
@@ -39,7 +41,7 @@ from reports.document import row as row_of
 from reports.headline import headline, pending
 from reports.sections import LEAST_SHARE
 from reports.sections.counted import EVENTS, WAITED_FOR
-from results import door
+from results import door, native
 from results.profile import stem
 from results.record import Manifest, Record
 from results.session import open_session
@@ -53,10 +55,10 @@ ABOUT = "published.toml"
 SOURCE = "deb:linux-source-6.12"
 # A lock that is taken this much more or less often, of what it was, has moved; so have misses.
 MOVED = 0.05
-DIAGNOSED = "-diagnostics"
+DIAGNOSED, TIMED = "-diagnostics", "-native"
 CHANGES = ("regression", "improvement")
 Kind = Literal["regression", "improvement", "elsewhere", "neutral"]
-Instrument = Literal["instructions", "locks", "lines", "misses"]
+Instrument = Literal["instructions", "locks", "lines", "misses", "time"]
 
 
 class PublishedResult(Frozen):
@@ -226,6 +228,11 @@ def diagnosed(entry: RecallEntry, sessions: Path) -> Path:
     return sessions / f"{entry.name}{DIAGNOSED}"
 
 
+def timed(entry: RecallEntry, sessions: Path) -> Path:
+    """The folder of the entry's session of native mode."""
+    return sessions / f"{entry.name}{TIMED}"
+
+
 def begun(folder: Path) -> bool:
     """Whether there is a session in the folder."""
     return door.exists(folder.parent, f"{folder.name}/{MANIFEST}")
@@ -241,6 +248,14 @@ def finished(entry: RecallEntry, folder: Path) -> bool:
     session = open_session(folder, counted=False)
     _require_same(entry, folder, session.manifest)
     return not unfinished(session) and not pending(compare_session(session, explains=False))
+
+
+def is_timed(folder: Path) -> bool:
+    """Whether a session of native mode is there, and whole; StoreError: it is damaged."""
+    if not native.is_native(folder):
+        return False
+    head, boots = native.read(folder)
+    return head.same_code or len(boots) == head.rounds * (1 + len(head.arms))
 
 
 def _require_same(entry: RecallEntry, folder: Path, manifest: Manifest) -> None:
@@ -283,6 +298,11 @@ def row(entry: RecallEntry, sessions: Path) -> RecallRow:
         return _row(entry, Recalled.NOT_MEASURED, str(error).splitlines()[0])
     if all(metric.judgement.verdict in MISSING for metric in compared.primary):
         return _row(entry, Recalled.NOT_MEASURED, headline(compared, str(folder)).text)
+    place = timed(entry, sessions)
+    # One that is damaged is none: it is measured again, and decides nothing else.
+    with suppress(door.StoreError):
+        if is_timed(place):
+            return judge(entry, compared, judge_native(*native.read(place)))
     return judge(entry, compared)
 
 
@@ -302,8 +322,10 @@ def size_of(metric: MetricComparison) -> float:
     return abs(wording.estimate(metric.judgement.change) or 0.0)
 
 
-def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
-    """What a session of two arms shows of an entry."""
+def judge(
+    entry: RecallEntry, session: SessionComparison, of_native: Sequence[Judged] = ()
+) -> RecallRow:
+    """What a session of two arms shows of an entry, with what native mode measured of them."""
     (comparison,) = session.comparisons
     tested = tested_of(comparison)
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
@@ -315,6 +337,7 @@ def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
         "locks": locks_of(own, comparison),
         "lines": lines_of(own, comparison, objects),
         "misses": misses_of(comparison),
+        "time": time_of(of_native),
     }
     instruments = {name: text for name, text in by_instrument.items() if text is not None}
     largest = max(called or tested, key=size_of, default=None)
@@ -337,11 +360,15 @@ def judge(entry: RecallEntry, session: SessionComparison) -> RecallRow:
         function=function,
         rank=rank,
         instruments=instruments,
-        shown_by=tuple(
-            each
-            for each in (entry.result.shows if entry.result else ())
-            if (text := instruments.get(each))
-            and (each != "lines" or not objects or any(name in text for name in objects))
+        shown_by=(
+            *(
+                each
+                for each in (entry.result.shows if entry.result else ())
+                if (text := instruments.get(each))
+                and (each != "lines" or not objects or any(name in text for name in objects))
+            ),
+            # It is of every change of a path, and says in which direction.
+            *("time" for each in of_native[:1] if entry.kind in {str(slowest(of_native).verdict)}),
         ),
     )
 
@@ -470,6 +497,31 @@ def misses_of(comparison: Comparison) -> str | None:
     return max(moved, default=(0.0, ""))[1]
 
 
+def slowest(of_native: Sequence[Judged]) -> Judged:
+    """The phase whose time is called changed by most, or else the one with the least interval."""
+
+    def weight(each: Judged) -> tuple[bool, float]:
+        change = each.change
+        if change is None or change.low is None or change.high is None:
+            return False, -math.inf
+        called = each.verdict in CALLED
+        return called, abs(change.estimate or 0.0) if called else change.low - change.high
+
+    return max(of_native, key=weight)
+
+
+def time_of(of_native: Sequence[Judged]) -> str | None:
+    """What native mode measured, of one phase; None where it measured nothing."""
+    if not of_native:
+        return None
+    each = slowest(of_native)
+    if each.change is None or each.change.low is None or each.change.high is None:
+        return each.reason
+    interval = wording.between(each.change.low, each.change.high)
+    size = wording.percent(each.change.estimate)
+    return f"{size} {interval} {each.verdict} ({each.case} {each.phase}, native)"
+
+
 def scores(rows: Sequence[RecallRow]) -> list[str]:
     """The score, a sentence each."""
     there = [
@@ -485,8 +537,8 @@ def scores(rows: Sequence[RecallRow]) -> list[str]:
         besides = [each for each in changes if each in named or each.shown_by]
         texts += [
             f"Regressions and improvements by instructions: right sign and function named in "
-            f"{_share(named, changes)}; right sign in {_share(caught, changes)}; with locks, lines "
-            f"and misses as far as measured: {_share(besides, changes)}."
+            f"{_share(named, changes)}; right sign in {_share(caught, changes)}; with locks, "
+            f"lines, misses and time as far as measured: {_share(besides, changes)}."
         ]
     if elsewhere:
         silent = [each for each in elsewhere if each.recalled is Recalled.RIGHTLY_SILENT]

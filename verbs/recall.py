@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,6 +53,9 @@ def recall_verb(
     measures: Annotated[
         bool, opt("--measure/--no-measure", "measure what has no finished session yet")
     ] = True,
+    native: Annotated[
+        bool, opt("--native", "time of published results on this CPU, too, in native mode")
+    ] = False,
     as_markdown: Annotated[bool, opt("--markdown", "print Markdown")] = False,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +64,9 @@ def recall_verb(
     Each entry is a folder of configs/series/published or neutral and has a session of its name;
     one that is finished is read, and one that is not is finished. The table is made of the
     sessions alone. A published result that instructions do not catch is measured once more with
-    --diagnostics. Exit code 3 where an entry could not be measured: the others are kept.
+    --diagnostics. With --native those whose workloads have phases of native mode are timed, which
+    wants a host with nothing else to do. Exit code 3 where an entry could not be measured: the
+    others are kept.
 
     Examples:
     ./lab.py recall p10 p19  # two published results
@@ -79,7 +85,9 @@ def recall_verb(
     with resumable():
         for number, entry in enumerate(every if measures else (), 1):
             log(f"{number} of {len(every)}: {entry.name}")
-            if not made(entry, folder, measuring):
+            if not made(entry, folder, measuring) or (
+                native and entry.result and not made_native(entry, folder, measuring)
+            ):
                 broken.append(entry.name)
     shown = sorted(every, key=lambda each: (each.kind == "neutral", each.name))
     rows = [recall.row(entry, folder) for entry in shown]
@@ -128,6 +136,36 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
     return problem.recalled is recall.Recalled.NOT_EXECUTED
 
 
+def made_native(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
+    """Time an entry that is measured, by those of its workloads that have phases of native mode.
+
+    False where that failed: nothing of it is kept, and the entry's other sessions stand.
+    """
+    from history import recall
+    from results.session import open_session
+    from runs.native import without_phases
+    from verbs.session import measure
+
+    folder = recall.timed(entry, sessions)
+    try:
+        if not recall.begun(sessions / entry.name) or recall.is_timed(folder):
+            return True
+        session = open_session(sessions / entry.name, counted=False)
+        cases = [case.name for case in session.manifest.experiment.cases]
+        lacking = without_phases(cases)
+        if left := [case for case in cases if case not in lacking]:
+            shutil.rmtree(folder, ignore_errors=True)
+            request = plain_request(entry, ",".join(left), seeds=None)
+            request = replace(request, mode="native")
+            measure(request, options(measuring), measuring, folder=folder)
+        else:
+            log(f"no phase of native mode: {', '.join(cases)}")
+    except LabError as error:
+        log(error.for_terminal)
+        return False
+    return True
+
+
 def finish(entry: RecallEntry, folder: Path, measuring: Measuring) -> None:
     """Make the session of this folder, or what is left of it; raises as measuring does."""
     from history import recall
@@ -144,6 +182,21 @@ def finish(entry: RecallEntry, folder: Path, measuring: Measuring) -> None:
         measure(request, options(measuring), measuring, folder=folder)
 
 
+def plain_request(entry: RecallEntry, workloads: str, seeds: int | None) -> Request:
+    """How an entry is measured by these workloads."""
+    # The patches take a published change out: without them is the base of --reverse, which would
+    # have them turned around.
+    reverse = entry.result is not None and entry.result.reverse
+    return Request(
+        series=(str(entry.folder),),
+        source=entry.source,
+        overrides=("series.reverse=true",) if reverse else (),
+        workloads=workloads,
+        seeds=seeds,
+        guest=GUEST,
+    )
+
+
 def request_of(entry: RecallEntry, measuring: Measuring) -> Request:
     """How an entry is measured, which is the same for all: the kernels are built first.
 
@@ -156,17 +209,7 @@ def request_of(entry: RecallEntry, measuring: Measuring) -> Request:
     from runs.boots import Reporter
     from runs.building import build_arms, same_code
 
-    # The patches take a published change out: without them is the base of --reverse, which would
-    # have them turned around.
-    reverse = entry.result is not None and entry.result.reverse
-    request = Request(
-        series=(str(entry.folder),),
-        source=entry.source,
-        overrides=("series.reverse=true",) if reverse else (),
-        workloads=ANY,
-        seeds=SEEDS,
-        guest=GUEST,
-    )
+    request = plain_request(entry, ANY, SEEDS)
     resolved, reporter = resolved_of(request), Reporter()
     with placed(options(measuring), measuring, reporter) as on:
         kernels = build_arms(resolved, on, reporter.building, resolved.flavours[0])

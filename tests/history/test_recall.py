@@ -9,6 +9,7 @@ from analysis.counts import Paired, pair
 from analysis.explain.lines import LinesComparison, MovedLines, MovedSum
 from analysis.explain.memory import MemoryComparison, Missed
 from analysis.many import compare_session
+from analysis.native import judge as judge_native
 from errors import SpecError, UsageError
 from history import recall
 from history.recall import PublishedResult, Recalled, RecallEntry, RecallRow, judge
@@ -17,6 +18,7 @@ from results.session import MeasuredSession
 from tests.analysis.counts_factory import counted, profiles
 from tests.analysis.factory import ExactSession, all_equal
 from tests.analysis.measured import measured
+from tests.analysis.native_factory import World, boots_of, head_of
 from tests.analysis.test_execution import on_record, running, triage
 from tests.values import but, data
 
@@ -250,6 +252,25 @@ def at(phase: str) -> dict[str, Any]:
     """Where a diagnostic run of a made-up session counted."""
     where = {"case": "filemap-4k", "phase": phase, "unit_title": "folio", "seeds": (1,)}
     return {**where, "twin": "more", "machine": "a", "machine_title": "A"}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "shown"),
+    [(0.05, "regression", True), (0.05, "improvement", False), (0.0, "improvement", False)],
+)
+def test_time_shows_a_change_of_its_direction(
+    change: float, kind: recall.Kind, shown: bool
+) -> None:
+    head = head_of(24, phases=("readahead", "pread"))
+    of_native = judge_native(head, boots_of(head, World(change=change), 1))
+    compared = compare_session(session(**EQUAL))
+    timed = judge(entry(kind=kind), compared, of_native)
+    assert ("time" in timed.shown_by) is shown
+    assert timed.recalled is Recalled.WRONGLY_SILENT
+    word = "regression" if change else "no change"
+    assert f"] {word} (filemap-4k " in timed.instruments["time"]
+    same = judge_native(head_of(24, same_code=True), ())
+    assert "machine code is the same" in judge(entry(), compared, same).instruments["time"]
 
 
 def folders(top: Path) -> tuple[Path, Path]:

@@ -13,11 +13,13 @@ from experiment.ad_hoc import NoWorkloadError
 from files import sha256_of
 from history import recall
 from results.coverage import suggest
+from results.native import append, begin
 from results.record import Manifest, PatchRecord, SeriesRecord
 from results.store import SessionStore
 from runs.coverage import shipped
 from runs.request import Request
 from tests.analysis.factory import ExactSession
+from tests.analysis.native_factory import World, boots_of, head_of
 from tests.conftest import Terminal
 from tests.history.test_recall import folders
 from tests.values import but
@@ -64,6 +66,14 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
             return resume
         assert folder is not None
         given = [*request.overrides, *["diagnostics"] * bool(request.twins)]
+        if request.mode == "native":
+            assert request.workloads == "filemap-4k"  # the other has huge pages
+            calls.append(("native", folder.name))
+            head = head_of(24)
+            begin(folder, head)
+            for boot in boots_of(head, World(), 1):
+                append(folder, boot)
+            return folder
         calls.append((" ".join(given) or "forward", folder.name))
         (patches,) = map(Path, request.series)
         if folder.name == "p02-code":
@@ -149,7 +159,7 @@ def test_a_published_result_that_instructions_do_not_show_has_a_session_with_dia
     silent = recall.Recalled.WRONGLY_SILENT
     judged = recall.judge
     monkeypatch.setattr(
-        "history.recall.judge", lambda entry, _: but(judged(entry, _), recalled=silent)
+        "history.recall.judge", lambda entry, *of: but(judged(entry, *of), recalled=silent)
     )
     assert main(*RECALL, "p01") == 0
     assert calls == [
@@ -158,6 +168,19 @@ def test_a_published_result_that_instructions_do_not_show_has_a_session_with_dia
     ]
     assert main(*RECALL, "p01") == 0
     assert len(calls) == 2
+
+
+def test_with_native_a_published_result_is_timed_and_a_session_that_is_not_whole_is_made_anew(
+    main: Terminal, calls: Measured, tmp_path: Path
+) -> None:
+    assert main(*RECALL, "p01", "--json") == 0
+    assert "time" not in rows(main.out)["p01-header"]["instruments"]
+    begin(tmp_path / "sessions" / "p01-header-native", head_of(24))
+    assert main(*RECALL, "p01", "comment", "--native", "--json") == 0
+    shown = rows(main.out)["p01-header"]["instruments"]["time"]
+    assert shown.endswith("(filemap-4k readahead, native)")
+    assert main(*RECALL, "p01", "--native") == 0
+    assert [name for name in calls if name[0] == "native"] == [("native", "p01-header-native")]
 
 
 @pytest.mark.parametrize(
