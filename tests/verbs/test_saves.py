@@ -150,9 +150,9 @@ def test_the_workload_is_the_one_that_executes_most_of_the_last_save(
     assert [case.name for case in resolved.experiment.cases] == [request.workloads]
     assert saved == ("filemap_read",)
     # The workload of the last verdict is kept where it executes what the next save changes.
-    loop.workloads = "memory-calls"
-    changed[:] = ["vfs_read"]
-    assert loop.resolved()[0].workloads == "memory-calls"
+    loop.workloads = "cgroups"
+    changed[:] = ["path_openat"]
+    assert loop.resolved()[0].workloads == "cgroups"
     changed[:] = ["do_futex"]
     assert loop.resolved()[0].workloads == "syscalls"
     changed[:] = ["build_all_zonelists"]
