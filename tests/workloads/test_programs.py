@@ -36,7 +36,7 @@ FEW = 40
 # What needs a file system of its own, or rights that a test has not.
 IN_GUESTS = {
     *spaced(
-        "block cgroups compile direct memory_calls metadata pages policies redis sqlite "
+        "block cgroups compile direct mapped memory_calls metadata pages policies redis sqlite "
         "statistics swap tracing trees vmalloc"
     )
 }

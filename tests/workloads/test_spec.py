@@ -58,8 +58,8 @@ def test_shipped_catalogue() -> None:
     loaded = load_catalogue()
     assert list(loaded) == [
         *spaced(
-            "block cgroups compile direct filemap-4k filemap-thp iomap-dirty memory-calls "
-            "memory messaging metadata pages policies reclaim-overwrite redis sqlite "
+            "block cgroups compile direct filemap-4k filemap-thp iomap-dirty mapped-file "
+            "memory-calls memory messaging metadata pages policies reclaim-overwrite redis sqlite "
             "statistics swap-compressed swap syscalls thp-matrix tracing trees vmalloc"
         )
     ]

@@ -1,8 +1,7 @@
 /*
  * System calls, one operation at a time, in the style of will-it-scale.
  *
- * Where two tasks are needed they are of one process, and with one CPU each wait is a
- * switch to the other.
+ * Two tasks are of one process, and with one CPU each wait is a switch to the other.
  */
 #include "program.h"
 
@@ -19,7 +18,8 @@
 #define BYTES 8192U
 #define FILES 64U
 
-static char bytes[BYTES];
+static char bytes[BYTES], name[32];
+static uint64_t event = 1;
 
 static void getppid_(unsigned long count)
 {
@@ -107,31 +107,35 @@ static void futex(unsigned long count)
 	need(pthread_join(other, NULL) == 0, "pthread_join");
 }
 
+static const char *named(const char *kind, unsigned n)
+{
+	snprintf(name, sizeof(name), "/mnt/%s.%u", kind, n);
+	return name;
+}
+
 static void open_(unsigned long count)
 {
-	char name[32];
+	struct stat found;
+	int fd;
 
-	for (unsigned n = 0; n < FILES; n++) {
-		int fd;
-
-		snprintf(name, sizeof(name), "/mnt/open.%u", n);
-		fd = open(name, O_CREAT | O_WRONLY, 0644);
-		need(fd >= 0 && close(fd) == 0, name);
-	}
+	for (unsigned n = 0; n < FILES; n++)
+		need(close(open(named("open", n), O_CREAT | O_WRONLY, 0644)) == 0, name);
 	while (count--) {
-		struct stat found;
-		int fd;
-
-		snprintf(name, sizeof(name), "/mnt/open.%u", draw(FILES));
-		fd = open(name, O_RDONLY);
+		fd = open(named("open", draw(FILES)), O_RDONLY);
 		need(fd >= 0 && fstat(fd, &found) == 0 && close(fd) == 0, name);
 	}
+}
+
+/* As a search path is gone through: names that are in none of its folders. */
+static void missing(unsigned long count)
+{
+	while (count--)
+		need(open(named("none", draw(FILES)), O_RDONLY) < 0 && errno == ENOENT, name);
 }
 
 static void poll_(unsigned long count)
 {
 	struct pollfd polled[FILES];
-	uint64_t one = 1;
 
 	for (unsigned n = 0; n < FILES; n++) {
 		polled[n] = (struct pollfd){ .fd = eventfd(0, EFD_NONBLOCK), .events = POLLIN };
@@ -140,34 +144,30 @@ static void poll_(unsigned long count)
 	while (count--) {
 		int fd = polled[draw(FILES)].fd;
 
-		need(write(fd, &one, 8) == 8, "write");
+		need(write(fd, &event, 8) == 8, "write");
 		need(poll(polled, 1 + draw(FILES), 0) >= 0 && poll(polled, FILES, 0) == 1, "poll");
-		need(read(fd, &one, 8) == 8, "read");
+		need(read(fd, &event, 8) == 8, "read");
 	}
 }
 
 static void epoll(unsigned long count)
 {
+	struct epoll_event wanted = { .events = EPOLLIN }, found;
 	int fds[FILES], set = epoll_create1(0);
-	uint64_t one = 1;
 
 	for (unsigned n = 0; n < FILES; n++) {
-		struct epoll_event wanted = { .events = EPOLLIN, .data.fd = n };
-
+		wanted.data.fd = n;
 		fds[n] = eventfd(0, EFD_NONBLOCK);
 		need(fds[n] >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, fds[n], &wanted) == 0, "epoll_ctl");
 	}
 	while (count--) {
-		struct epoll_event wanted = { .events = EPOLLIN }, found;
-
 		wanted.data.fd = draw(FILES);
-		need(write(fds[wanted.data.fd], &one, 8) == 8, "write");
+		need(write(fds[wanted.data.fd], &event, 8) == 8, "write");
 		need(epoll_wait(set, &found, 1, 0) == 1 && found.data.fd == wanted.data.fd, "epoll_wait");
-		need(read(fds[found.data.fd], &one, 8) == 8, "read");
-		if (draw(4))
-			continue;
-		need(epoll_ctl(set, EPOLL_CTL_DEL, fds[found.data.fd], NULL) == 0, "epoll_ctl");
-		need(epoll_ctl(set, EPOLL_CTL_ADD, fds[found.data.fd], &wanted) == 0, "epoll_ctl");
+		need(read(fds[found.data.fd], &event, 8) == 8, "read");
+		if (draw(4) == 0)
+			need(!epoll_ctl(set, EPOLL_CTL_DEL, fds[found.data.fd], NULL) &&
+			     !epoll_ctl(set, EPOLL_CTL_ADD, fds[found.data.fd], &wanted), "epoll_ctl");
 	}
 }
 
@@ -182,8 +182,7 @@ static void signal_(unsigned long count)
 {
 	struct sigaction action = { .sa_handler = handle };
 
-	need(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGUSR2, &action, NULL) == 0,
-	     "sigaction");
+	need(!sigaction(SIGUSR1, &action, NULL) && !sigaction(SIGUSR2, &action, NULL), "sigaction");
 	for (unsigned long n = 0; n < count; n++)
 		need(raise(draw(2) ? SIGUSR1 : SIGUSR2) == 0, "raise");
 	need((unsigned long)handled == count, "signals handled");
@@ -191,7 +190,8 @@ static void signal_(unsigned long count)
 
 static const struct operation operations[] = {
 	{ "getppid", getppid_ }, { "pipe", pipe_ }, { "pingpong", pingpong }, { "futex", futex },
-	{ "open", open_ }, { "poll", poll_ }, { "epoll", epoll }, { "signal", signal_ }, {},
+	{ "open", open_ }, { "missing", missing }, { "poll", poll_ }, { "epoll", epoll },
+	{ "signal", signal_ }, {},
 };
 
 int main(int argc, char **argv)
