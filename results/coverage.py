@@ -45,8 +45,9 @@ class CoverageError(RecordError):
 class CoveredCase(Record):
     """One column: a case, the shipped experiment that has it, and how it was counted.
 
-    ``ios`` are the I/Os of one run, or operations of its programs, ``run_cpu_s`` its host CPU
-    seconds in that guest (an estimate for others of the same size).
+    ``ios`` are the I/Os of one run, or operations of its programs, ``instructions`` all that its
+    phases executed, and ``run_cpu_s`` its host CPU seconds in that guest (an estimate for others of
+    the same size).
     """
 
     case: str
@@ -54,6 +55,7 @@ class CoveredCase(Record):
     experiment: str
     guest: str
     ios: float
+    instructions: float
     run_cpu_s: float
 
 
@@ -134,7 +136,7 @@ class Candidate:
     """A workload, by its best case: which changed functions it executes, and how often.
 
     That without a variant is the best where it has half the score of any.
-    ``shares`` has of each of them its calls in a CPU second of a run divided by those of the
+    ``shares`` has of each of them its calls for an instruction of a run divided by those of the
     workload that executes it most: 1 there.  ``score`` is what workloads are ranked by: one that
     executes every function as often as any other does has as many as there are functions, and one
     that spends a hundredth of its time on what they do next to nothing.
@@ -203,10 +205,10 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
         }
         for case in coverage.cases
     }
-    # How much of the time of a run they have says whether a change of them is seen in its path: an
-    # operation may be a system call, or a file that is compiled.
+    # How much of a run they have says whether a change of them is seen in its path: an operation may
+    # be a system call, or a file that is compiled.  Instructions are the same on every host.
     often = {
-        case: {name: number * case.ios / case.run_cpu_s for name, number in of.items()}
+        case: {name: number * case.ios / case.instructions for name, number in of.items()}
         for case, of in calls.items()
     }
     most = {name: max(each.get(name, 0.0) for each in often.values()) for name in rows}

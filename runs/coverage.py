@@ -129,6 +129,8 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
                 experiment=session.manifest.experiment.name,
                 guest=session.manifest.guest.name,
                 ios=ios / len(profiles),
+                instructions=sum(p.instructions for each in profiles for p in each.phases)
+                / len(profiles),
                 run_cpu_s=round(sum(costs[run] for run in runs) / len(runs), 1),
             )
         )

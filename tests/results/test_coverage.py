@@ -24,6 +24,7 @@ def case(name: str) -> CoveredCase:
         experiment=f"{workload}-test",
         guest="smoke",
         ios=1000.0,
+        instructions=2.5e09,
         run_cpu_s=2.5,
     )
 
@@ -70,10 +71,17 @@ def test_calls_are_weighed_by_the_time_of_a_run_and_not_by_what_is_called_an_ope
             experiment="x",
             guest="smoke",
             ios=100000.0,
+            instructions=2.0e09,
             run_cpu_s=2.0,
         ),
         CoveredCase(
-            case="files", workload="files", experiment="x", guest="smoke", ios=100.0, run_cpu_s=4.0
+            case="files",
+            workload="files",
+            experiment="x",
+            guest="smoke",
+            ios=100.0,
+            instructions=4.0e9,
+            run_cpu_s=4.0,
         ),
     )
     # 50,000 and 2,500 calls a second, of 1 and 100 for an operation.

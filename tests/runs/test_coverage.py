@@ -43,8 +43,8 @@ def test_automatic_takes_what_can_be_measured_together() -> None:
 
 
 def test_automatic_never_leaves_out_the_best() -> None:
-    """Four others execute more of it together, each a little."""
-    assert automatic(*texts("iomap-whole-folio")) == ("iomap-dirty", "memory-calls", "tracing")
+    """It is measured with what executes a function that it does not."""
+    assert automatic(*texts("iomap-whole-folio")) == ("filemap-thp", "mapped-file")
 
 
 def test_automatic_takes_no_more_than_five() -> None:
@@ -135,6 +135,7 @@ def test_where_only_an_experiment_executes_it_that_is_named() -> None:
         experiment="thp-matrix",
         guest="smoke",
         ios=1.0,
+        instructions=1.0e09,
         run_cpu_s=1.0,
     )
     coverage = Coverage("deb:linux", "6.12", (only,), rows)
