@@ -205,8 +205,8 @@ def suggest(coverage: Coverage, functions: Sequence[str], files: Sequence[str]) 
         }
         for case in coverage.cases
     }
-    # How much of a run they have says whether a change of them is seen in its path: an operation may
-    # be a system call, or a file that is compiled.  Instructions are the same on every host.
+    # How much of a run they have says whether a change of them is seen in its path: an operation
+    # may be a system call, or a file that is compiled.  Instructions are the same on every host.
     often = {
         case: {name: number * case.ios / case.instructions for name, number in of.items()}
         for case, of in calls.items()
