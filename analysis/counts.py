@@ -405,28 +405,35 @@ def table(
 ) -> CountTable[Key]:
     """Sums of what ``counted`` has of each run, by arm and seed."""
     at: dict[Key, int] = {}
-    files: dict[Key, str] = {}
-    where: list[tuple[int, int, int]] = []
-    numbers: list[Sequence[float]] = []
+    files: list[str] = []
+    of_runs: list[tuple[int, int, list[int], list[Sequence[float]]]] = []
     for arm, of_arm in enumerate(runs):
         for seed, run in enumerate(of_arm):
+            places: list[int] = []
+            numbers: list[Sequence[float]] = []
             for key, file, row in counted(run):
-                where.append((arm, seed, at.setdefault(key, len(at))))
+                place = at.setdefault(key, len(files))
+                if place == len(files):
+                    files.append(file)
+                elif not files[place]:
+                    files[place] = file
+                places.append(place)
                 numbers.append(row)
-                files[key] = files.get(key) or file
+            of_runs.append((arm, seed, places, numbers))
     raw = np.zeros((2, len(runs[0]), len(at), columns))
     present = np.zeros((2, len(at)), np.bool_)
-    if where:
-        arms, seeds, places = np.array(where).T
-        np.add.at(raw, (arms, seeds, places), np.array(numbers, np.float64))
-        present[arms, places] = True
+    for arm, seed, places, numbers in of_runs:
+        if places:
+            np.add.at(raw[arm, seed], places, np.array(numbers, np.float64))
+            present[arm, places] = True
     keys = sorted(at)
     order = [at[key] for key in keys]
     only: list[Arm] = [
         "" if base and patched else "base" if base else "patched"
         for base, patched in present[:, order].T.tolist()
     ]
-    return CountTable(keys, files, only, np.ascontiguousarray(raw[:, :, order]), units)
+    of_keys = dict(zip(at, files, strict=True))
+    return CountTable(keys, of_keys, only, np.ascontiguousarray(raw[:, :, order]), units)
 
 
 def share(count: Paired, whole: Paired) -> float:

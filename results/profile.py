@@ -6,6 +6,7 @@ waits are virtual nanoseconds; they include the turns that other vCPUs had meanw
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -72,6 +73,7 @@ InterruptionKind = Literal["interrupt", "exception", "host call"]
 INTERRUPTIONS: tuple[InterruptionKind, ...] = ("interrupt", "exception", "host call")
 
 
+@functools.cache
 def stem(name: str) -> str:
     """A function's name in its source: without ``.constprop.0``, ``.isra.0``, ``@file``, ``#2``.
 
