@@ -29,7 +29,7 @@ from text import clean
 # Hosts whose runs are not used, one a line with its reason: removing the line clears the host.
 ASIDE = "set-aside.txt"
 WHY = " # "
-# Of all kept runs: about nine thousand judged ones, each nearly all what the probe counted.
+# Of all kept runs: about 2,800, each nearly all what the probe counted.
 MOST_BYTES = 2 << 30
 DIGEST = 64
 

@@ -51,7 +51,7 @@ from reports.sections import (
 )
 from reports.sentences import changed, upper_first
 from results.units import INSTRUCTIONS
-from text import counted
+from text import counted, enumerated
 
 IDENTICAL = "Identical: every function executed the same number of instructions."
 EXPLAINS = (
@@ -321,20 +321,32 @@ def lines_that_ran(comparison: Comparison) -> str:
 
 
 def diffs(_: View, comparison: Comparison) -> list[Block]:
-    """A fold for each phase; forms of characters have it by a verb of its own."""
-    return [
+    """A fold for each phase that ran any; forms of characters have it by a verb of its own."""
+    executed, rest = _executed(comparison)
+    folds = [
         Fold(f"{_where(each)}: the diff by lines, {_ran(each)}", tuple(_diff(each)), True)
-        for each in ANNOTATED.of(comparison)
+        for each in executed
     ]
+    return [*folds, *rest]
 
 
 def diffs_shown(comparison: Comparison, pair: str = "") -> list[Block]:
-    """Every phase of a pair of arms with its diff, for those who ask for nothing else."""
+    """The diff for each phase of a pair of arms, for those who ask for nothing else."""
+    executed, rest = _executed(comparison)
     blocks: list[Block] = []
-    for each in ANNOTATED.of(comparison):
+    for each in executed:
         blocks.append(Heading(": ".join(filter(None, (pair, _where(each), _ran(each)))), 2))
         blocks += _diff(each)
-    return [*blocks, Paragraph(HOW, "note")] if blocks else []
+    return [*blocks, *rest, Paragraph(HOW, "note")] if blocks else []
+
+
+def _executed(comparison: Comparison) -> tuple[list[AnnotatedPhase], list[Block]]:
+    """The phases in which a changed line ran, or the first, and a sentence that names the rest."""
+    phases = ANNOTATED.of(comparison)
+    executed = [each for each in phases if each.changed(ran=True)] or list(phases[:1])
+    rest = [_where(each) for each in phases if each not in executed]
+    text = f"No changed line ran in {enumerated(rest)}."
+    return executed, [Paragraph(text, "note")] if rest else []
 
 
 def _diff(phase: AnnotatedPhase) -> list[Block]:

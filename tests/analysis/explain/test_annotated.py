@@ -16,7 +16,7 @@ from results.store import ANNOTATION, SessionStore
 from tests.analysis import counts_factory as counts
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured, render
-from tests.values import data
+from tests.values import but, data
 
 FILE = "mm/filemap.c"
 HUNKS = data(__file__, "hunks")
@@ -88,6 +88,23 @@ def test_every_form_has_the_same_margin(session: SessionComparison) -> None:
         assert "##### +        return NULL;" in form
     (pair,) = json.loads(render(session, "json"))["comparisons"]
     assert len(pair["annotated"][0]["hunks"]) == 2
+
+
+def test_a_phase_that_ran_no_changed_line_is_named_and_not_shown(
+    session: SessionComparison,
+) -> None:
+    (pair,) = session.comparisons
+    (ran,) = EXPLANATION.of(pair)
+    (hunk, _), still = ran.hunks, {"base": 0.0, "patched": 0.0, "runs": 0.0}
+    lines = tuple(but(each, **still) if each.runs is not None else each for each in hunk.lines)
+    idle = but(ran, phase="switch", hunks=(but(hunk, lines=lines),))
+    assert not idle.changed(ran=True)
+    both = but(pair, explained={**pair.explained, EXPLANATION.name: (idle, ran)})
+    text = " ".join(forms.as_annotated(but(session, comparisons=(both,)), "text").split())
+    assert text.count("How often each line ran") == 1
+    assert f"No changed line ran in {idle.case} switch." in text
+    alone = but(pair, explained={**pair.explained, EXPLANATION.name: (idle,)})
+    assert "[not executed;" in forms.as_annotated(but(session, comparisons=(alone,)), "text")
 
 
 def test_an_annotation_is_kept_and_a_damaged_one_refused(tmp_path: Path) -> None:
