@@ -460,7 +460,8 @@ class Check(Record):
 
     ``of`` counts the guests of this arm.  ``checked`` has a line for each thing that was
     looked at and is well; ``reason`` says why a check was not run, and is empty else.
-    ``console`` is the log, relative to the session's folder.
+    ``console`` is the log, relative to the session's folder, and ``kept_at`` the date of an answer
+    that stands from another session.
     """
 
     run_id: str
@@ -475,6 +476,7 @@ class Check(Record):
     checked: tuple[str, ...] = ()
     reason: str = ""
     console: str = ""
+    kept_at: str = ""
 
 
 class ArmGate(Record):

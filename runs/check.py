@@ -174,8 +174,11 @@ class _Judge:
     good: set[str] = field(default_factory=set)
 
     def drawn_with(self, boot: Boot) -> str:
-        """As ``runs.boots.KeepingJudge``: one of all; those of several vCPUs are not kept."""
-        return "checks" if boot.machine.guest.vcpus == 1 else ""
+        """As ``runs.boots.KeepingJudge``: one of all; with several vCPUs the base's, for a day."""
+        if boot.machine.guest.vcpus == 1:
+            return "checks"
+        of_base = boot.group == self.session.experiment.all_arms[0].name
+        return keeping.INEXACT if of_base else ""
 
     def first(self, boot: Boot, outcome: Outcome) -> str:
         """None: each speaks for itself."""
@@ -198,6 +201,7 @@ class _Judge:
         shown = judged if status == "red" else dataclasses.replace(judged, problems=())
         place = str(log.relative_to(self.store.folder))
         result = _check(self.session, entry, status, shown, reason, console=place)
+        result = result.model_copy(update={"kept_at": outcome.kept_at})
         if status == "green":
             self.good.add(entry.run_id)
         self.store.append_check(result, cost_of(entry.run_id, outcome))

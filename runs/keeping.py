@@ -1,7 +1,8 @@
 """Runs kept from session to session: an exact run is a function of its inputs, so it is made once.
 
 A kept run is a file named by the digest of these (``guests.kept.run_key``) with what came out of
-the guest.  In every session some are booted anew and have to have the same bytes.  Failures are
+the guest.  In every session some are booted anew and have to have the same bytes.  What is not
+exact, the base's checks of several vCPUs, stands for the day on which it was found.  Failures are
 never kept, nor what a clock measured.
 """
 
@@ -32,6 +33,17 @@ WHY = " # "
 # Of all kept runs: about 2,800, each nearly all what the probe counted.
 MOST_BYTES = 2 << 30
 DIGEST = 64
+# Drawn with none: its bytes differ each time, and a later day finds it anew.
+INEXACT = "inexact"
+
+
+def today() -> str:
+    """The date, as kept runs have it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def _day_of(answer: Answer) -> str:
+    return answer.outcome.kept_at if answer.outcome else ""
 
 
 def cost_of(run_id: str, outcome: Outcome) -> RunCost:
@@ -129,8 +141,7 @@ class _Keeper:
             self._compare(name, outcome, host)
         again = self.judge.receive(boot, outcome, last=last)
         if not again and name in self.judge.good and outcome.inputs and name not in self.known:
-            at = datetime.datetime.now(datetime.UTC).date().isoformat()
-            of_kept = replace(outcome, host=host, kept_at=at)
+            of_kept = replace(outcome, host=host, kept_at=today())
             keep(self.kept, Answer("", host, of_kept, raw=read_raw(self.place.raw / name)))
         return again
 
@@ -152,11 +163,10 @@ class _Keeper:
         aside = self.kept.folder / ASIDE
         lines = aside.read_text().splitlines() if aside.exists() else []
         if clean(known.host) not in set_aside(self.kept):
-            today = datetime.datetime.now(datetime.UTC).date().isoformat()
             session = self.place.raw.parent.name
             why = (
                 f"{name}, kept on {then.kept_at} ({then.inputs}), had other bytes on {host} on "
-                f"{today}, in session {session}: {differs[0]}"
+                f"{today()}, in session {session}: {differs[0]}"
             )
             lines.append(f"{clean(known.host)}{WHY}{clean(why)}")
             write_atomically(aside, "".join(f"{line}\n" for line in lines))
@@ -184,12 +194,15 @@ def boot(
     if kept is None:
         return executor.boot(batches, judge, place)
     boots = [each for batch in batches for each in batch]
-    keys = {each.name: each.inputs for each in boots if judge.drawn_with(each)}
+    kinds = {each.name: kind for each in boots if (kind := judge.drawn_with(each))}
+    keys = {each.name: each.inputs for each in boots if each.name in kinds}
     known = {name: answer for name, key in keys.items() if (answer := load(kept, key, place))}
     by_kind: dict[str, list[str]] = {}
-    for each in boots:
-        if each.name in known:
-            by_kind.setdefault(judge.drawn_with(each), []).append(each.name)
+    for name in list(known):
+        if kinds[name] != INEXACT:
+            by_kind.setdefault(kinds[name], []).append(name)
+        elif kept.again or _day_of(known[name]) != today():
+            del known[name]
     # Another session draws others.
     session = place.raw.parent.name
     drawn = {

@@ -166,7 +166,9 @@ def _details(gate: ArmGate) -> list[str]:
     for check in gate.checks:
         cpus = counted(check.vcpus, "vCPU")
         of = f", {', '.join(check.cases)}" if several else ""
-        head = f"{check.flavour}, {cpus}{of}: {STATUS.get(check.status, check.status)}"
+        status = STATUS.get(check.status, check.status)
+        kept = f", kept from {check.kept_at}" if check.kept_at else ""
+        head = f"{check.flavour}, {cpus}{of}: {status}{kept}"
         texts = [_problem_text(problem) for problem in check.problems]
         texts += [check.reason] if check.reason else []
         texts += [f"log {check.console}"] if check.status != "green" and check.console else []

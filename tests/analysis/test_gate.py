@@ -1,6 +1,7 @@
 """The gate in a comparison: whose fault, what is withheld, and what every form says."""
 
 import json
+import re
 
 import pytest
 
@@ -90,9 +91,10 @@ def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
 
 def test_checks_of_several_workloads_have_their_names() -> None:
     first = checked("base", of=2)
-    second = but(first, run_id=f"{first.run_id}.1", cases=("vmalloc",))
+    second = but(first, run_id=f"{first.run_id}.1", cases=("vmalloc",), kept_at="2026-11-24")
     rendered = render(compared(first, second, checked("patched")), "html")
     assert "base, lockdep, 1 vCPU, filemap-4k: " in rendered
+    assert re.search(r"base, lockdep, 1 vCPU, vmalloc: [^;:]*, kept from 2026-11-24: ", rendered)
     assert "base, lockdep, 1 vCPU, vmalloc: " in rendered
     assert "patched, lockdep, 1 vCPU: " in rendered
 

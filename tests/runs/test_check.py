@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from guests.initramfs import Initramfs
 from results.record import Check
 from results.store import SessionStore
 from runs import check as gate
-from runs.boots import Reporter
+from runs.boots import KeptRuns, Reporter
+from runs.keeping import today
 from runs.local import Options
 from runs.prepare import Prepared
+from tests.guests.framing import sent
 from tests.runs.made_up import CHECKOUT, SMALL, ToldGuests, kernels_in, prepared, shipped
 from tests.values import but
 from tests.workloads.test_check_job import fio, sound
@@ -61,12 +64,14 @@ class CheckGuests(ToldGuests):
         files = sound() if kind == "done" else None
         for step in ("1-4k", "2-4k", *check.OWN_STEPS):
             files = files and files | {f"{step}/status": b"0\n", f"{step}/fio.json": fio(9)}
+        (logs / "result").write_bytes(sent(files or {}))
         return Outcome(files, Ending(kind, f"told {kind}"), 1.0, 2.0)
 
     def check(
         self,
         key: str = "1",
         unbuilt: dict[tuple[str, str], SeriesError] | None = None,
+        kept: KeptRuns | None = None,
         **settings: Any,
     ) -> Prepared:
         """Make the checks of a session whose kernels have this key; what is left of it."""
@@ -82,7 +87,7 @@ class CheckGuests(ToldGuests):
             for flavour in spec.flavours
         }
         session = dataclasses.replace(session, kernels={**session.kernels, **checked})
-        options = Options(checkout=CHECKOUT, cache=self.cache, guests_at_once=2)
+        options = Options(checkout=CHECKOUT, cache=self.cache, guests_at_once=2, kept=kept)
         return gate.run_gate(session, options, self.store, Reporter())
 
     @property
@@ -109,6 +114,27 @@ def test_every_arm_is_checked_on_every_kernel_before_it_is_measured(guests: Chec
     assert len(guests.store.costs()) == 6
     assert guests.machines["check.base.lockdep.v4"].guest.vcpus == 4
     assert guests.store.records() == []
+
+
+def test_of_several_vcpus_the_answer_for_the_base_stands_with_its_date(
+    guests: CheckGuests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptRuns(tmp_path / "runs")
+    # The kernels are none, so that each is known by its name.
+    monkeypatch.setattr(
+        "guests.kept.run_key",
+        lambda machine, *_, **__: sha256(f"{machine.kernel} {machine.guest}".encode()).hexdigest(),
+    )
+    guests.check(kept=kept, selftests=())
+    assert {check.kept_at for check in guests.store.checks()} == {""}
+    guests.machines.clear()
+    monkeypatch.setattr(guests, "store", SessionStore(tmp_path / "second"))
+    (tmp_path / "second").mkdir()
+    guests.check(kept=dataclasses.replace(kept, drawn={"checks"}), selftests=())
+    assert set(guests.machines) == {"check.patched.lockdep.v4"}
+    dates = {check.run_id: check.kept_at for check in guests.store.checks()}
+    assert dates.pop("check.patched.lockdep.v4") == ""
+    assert set(dates.values()) == {today()}
 
 
 def test_self_tests_run_in_their_own_kernel_only(guests: CheckGuests) -> None:

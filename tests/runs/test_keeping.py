@@ -116,6 +116,21 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpHost:
     return MadeUpHost(tmp_path)
 
 
+def test_what_is_not_exact_stands_for_its_day(
+    lab: MadeUpHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "drawn_with", lambda boot: keeping.INEXACT)
+    lab.measure("one")
+    lab.sends = dict.fromkeys(NAMES, b"in another order")
+    assert lab.measure("two") == []
+    assert all(each.kept_at == keeping.today() for each in lab.received.values())
+    assert lab.measure("again", runs=lab.kept(again=True)) == list(NAMES)
+    monkeypatch.setattr(keeping, "today", lambda: "2030-01-01")
+    assert lab.measure("tomorrow") == list(NAMES)
+    assert lab.measure("later") == []
+    assert {each.kept_at for each in lab.received.values()} == {"2030-01-01"}
+
+
 def test_a_second_session_boots_one_of_each_arm_and_has_the_same_bytes(lab: MadeUpHost) -> None:
     assert lab.measure("one") == list(NAMES)
     assert {each.kept_at for each in lab.received.values()} == {""}
