@@ -42,10 +42,6 @@ def today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def _day_of(answer: Answer) -> str:
-    return answer.outcome.kept_at if answer.outcome else ""
-
-
 def cost_of(run_id: str, outcome: Outcome) -> RunCost:
     """What a run cost, where, and whether it was made for this session."""
     return RunCost(
@@ -198,10 +194,10 @@ def boot(
     keys = {each.name: each.inputs for each in boots if each.name in kinds}
     known = {name: answer for name, key in keys.items() if (answer := load(kept, key, place))}
     by_kind: dict[str, list[str]] = {}
-    for name in list(known):
+    for name, answer in list(known.items()):
         if kinds[name] != INEXACT:
             by_kind.setdefault(kinds[name], []).append(name)
-        elif kept.again or _day_of(known[name]) != today():
+        elif kept.again or answer.outcome is None or answer.outcome.kept_at != today():
             del known[name]
     # Another session draws others.
     session = place.raw.parent.name
