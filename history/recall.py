@@ -2,8 +2,8 @@
 
 An entry is a folder of patches; with ``published.toml`` it is a published result, without it
 neutral.  Its session is a folder of its name; why there is none, a file beside.  A published result
-that instructions do not catch has a second one, with diagnostic runs, and one that has phases of
-native mode may have one of these.  The table is made of these alone.
+that instructions do not catch has a second one, with diagnostic runs, and one whose code runs in a
+phase of native mode may have one of these.  The table is made of these alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class PublishedResult(Frozen):
     """``published.toml``: what was published, and what was expected before it was measured.
 
     With ``reverse`` the patches take the published change out.  ``functions`` are to be named,
-    ``shows`` are the instruments that should show it, ``objects`` whose lines should move;
+    ``shows`` are the instruments that should show it, ``objects`` whose lines should move, and
+    ``native`` the workloads whose phases of native mode execute what differs;
     ``learned`` says why it was missed, ``rule`` what was mended.
     """
 
@@ -84,6 +85,7 @@ class PublishedResult(Frozen):
     functions: tuple[str, ...]
     shows: tuple[Instrument, ...]
     objects: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
     learned: str = ""
     rule: str = ""
 

@@ -64,7 +64,7 @@ def recall_verb(
     Each entry is a folder of configs/series/published or neutral and has a session of its name;
     one that is finished is read, and one that is not is finished. The table is made of the
     sessions alone. A published result that instructions do not catch is measured once more with
-    --diagnostics. With --native those whose workloads have phases of native mode are timed, which
+    --diagnostics. With --native those whose code runs in phases of native mode are timed, which
     wants a host with nothing else to do. Exit code 3 where an entry could not be measured: the
     others are kept.
 
@@ -86,7 +86,7 @@ def recall_verb(
         for number, entry in enumerate(every if measures else (), 1):
             log(f"{number} of {len(every)}: {entry.name}")
             if not made(entry, folder, measuring) or (
-                native and entry.result and not made_native(entry, folder, measuring)
+                native and not made_native(entry, folder, measuring)
             ):
                 broken.append(entry.name)
     shown = sorted(every, key=lambda each: (each.kind == "neutral", each.name))
@@ -137,29 +137,20 @@ def made(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
 
 
 def made_native(entry: RecallEntry, sessions: Path, measuring: Measuring) -> bool:
-    """Time an entry that is measured, by those of its workloads that have phases of native mode.
+    """Time a published result in native mode, where a phase of that executes what differs.
 
     False where that failed: nothing of it is kept, and the entry's other sessions stand.
     """
     from history import recall
-    from results.session import open_session
-    from runs.native import without_phases
     from verbs.session import measure
 
     folder = recall.timed(entry, sessions)
+    workloads = ",".join(entry.result.native) if entry.result else ""
     try:
-        if not recall.begun(sessions / entry.name) or recall.is_timed(folder):
-            return True
-        session = open_session(sessions / entry.name, counted=False)
-        cases = [case.name for case in session.manifest.experiment.cases]
-        lacking = without_phases(cases)
-        if left := [case for case in cases if case not in lacking]:
+        if workloads and not recall.is_timed(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            request = plain_request(entry, ",".join(left), seeds=None)
-            request = replace(request, mode="native")
+            request = replace(plain_request(entry, workloads, seeds=None), mode="native")
             measure(request, options(measuring), measuring, folder=folder)
-        else:
-            log(f"no phase of native mode: {', '.join(cases)}")
     except LabError as error:
         log(error.for_terminal)
         return False

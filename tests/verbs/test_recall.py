@@ -67,7 +67,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
         assert folder is not None
         given = [*request.overrides, *["diagnostics"] * bool(request.twins)]
         if request.mode == "native":
-            assert request.workloads == "filemap-4k"  # the other has huge pages
+            assert request.workloads == "filemap-4k"
             calls.append(("native", folder.name))
             head = head_of(24)
             begin(folder, head)
@@ -175,6 +175,9 @@ def test_with_native_a_published_result_is_timed_and_a_session_that_is_not_whole
 ) -> None:
     assert main(*RECALL, "p01", "--json") == 0
     assert "time" not in rows(main.out)["p01-header"]["instruments"]
+    about = tmp_path / "published" / "p01-header" / recall.ABOUT
+    assert main(*RECALL, "p01", "--native") == 0
+    about.write_text(about.read_text() + 'native = ["filemap-4k"]\n')
     begin(tmp_path / "sessions" / "p01-header-native", head_of(24))
     assert main(*RECALL, "p01", "comment", "--native", "--json") == 0
     shown = rows(main.out)["p01-header"]["instruments"]["time"]
