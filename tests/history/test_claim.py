@@ -29,7 +29,13 @@ READ = {
     ),
     "robot, test apart": (
         SCALE,
-        ("improvement", 0.087, "will-it-scale.page_fault3.per_thread_ops", COMMIT[:12], "memory"),
+        (
+            "improvement",
+            0.087,
+            "will-it-scale.page_fault3.per_thread_ops",
+            COMMIT[:12],
+            "mapped-file",
+        ),
     ),
     "fastpath": (FASTPATH, ("regression", 0.0758, "micromm.munmap", "", "memory")),
     "person": (PERSON, ("regression", 0.13, "hackbench", COMMIT[:12], "messaging")),
