@@ -6,7 +6,9 @@ commit and a size.  Texts of the mail are a stranger's: they are bounded, and cl
 
 from __future__ import annotations
 
+import html
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -30,35 +32,54 @@ TABLE = CONFIGS / "benchmarks.toml"
 LONGEST = 200
 # A mail's first part has what it is about; tables of hundreds of metrics follow.
 READ = 1 << 16
+MOST_NAMES = 100
 
-HASH = r"\b([0-9a-f]{7,40})\b"
+# With a letter, as dates and counts have none.
+HASH = r"\b(?=\d{0,39}[a-f])([0-9a-f]{7,40})\b"
 SIZE = r"(?<![\d.])[-+]?(\d{1,5}(?:\.\d{1,3})?)\s?%"
-WORSE = r"(?:regress|slow|drop|degrad|decreas|los[st])\w{0,10}|worse|lower"
+WORSE = r"(?:regress|slow|drop|degrad|decreas|los[st])\w{0,10}|worse|lower|below"
 BETTER = r"(?:improv|fast|gain|speed)\w{0,10}|better|higher"
 # Of the robot: "noticed a -13.3% regression of will-it-scale.per_thread_ops on:".
-ROBOT = re.compile(rf"{SIZE} (regression|improvement) of (\S{{1,120}}) (?:on|due to)", re.I)
-# Of Fastpath: "| suite/test | class | 100.0 | (R) -7.58% |".
-FASTPATH = re.compile(rf"^\|\s*([^\s|]{{1,120}})[^|\n]*\|.*\(([RI])\) {SIZE}", re.M)
+# An answer may break the line before "on" and "due to", or have words of its own there.
+ROBOT = re.compile(
+    rf"{SIZE}\s(regression|improvement)\sof\s([\w-]{{1,60}}\.\S{{1,120}})(?:\s(?:on|due\sto)\b|$)",
+    re.I | re.M,
+)
+# Of Fastpath: "| suite/test | class | 100.0 | (R) -7.58% |", where the suite is named in the first
+# of its rows, and mailers break rows anywhere. Each match is a row's beginning or one value.
+FASTPATH = re.compile(
+    r"^\|\s{0,99}(?:([a-zA-Z][^\s|]{0,119})\s{0,99})?\|\s{0,99}([a-zA-Z][\w.-]{0,60})"
+    rf"|\(([RI])\)\s{{1,99}}{SIZE}",
+    re.M,
+)
 WORDS = re.compile(rf"{SIZE}[^.%]{{0,40}}?\b({WORSE}|{BETTER})\b", re.I)
 WORDS_BEFORE = re.compile(rf"\b({WORSE}|{BETTER})\b[^.%]{{0,40}}?{SIZE}", re.I)
+FACTOR = re.compile(r"(?<![\d.])([1-9]\d{0,3}(?:\.\d)?)\s?(?:x|times)\s(?:as\s)?(slow|fast)", re.I)
+KIND = re.compile(r"\b(?:(regressions?|slower|slowdown)|improvements?|faster|speedup)\b", re.I)
 # The likeliest first: who bisected says what came of it.
 COMMITS = tuple(
     re.compile(pattern, re.I | re.M)
     for pattern in (
-        rf"^commit: {HASH}",
+        rf"\bcommit(?:-id)?:[ \t]{{0,9}}{HASH}",
         rf"^{HASH} is the first bad commit",
-        rf"(?:first bad commit|bisect\w{{0,10}}|culprit|caused by|due to)[^.]{{0,80}}?{HASH}",
-        rf"\bcommit\s+{HASH}",
+        rf"\bbisect[^.:]{{0,160}}?\bto:?\s{{1,9}}(?:commit[\s\[]{{1,9}})?{HASH}",
+        rf"(?:first bad commit|bisect\w{{0,10}}|culprit|caused by|due to|introduced (?:by|in|with)"
+        rf"|traced (?:back )?to)[^.]{{0,80}}?{HASH}",
+        # A patch of a stable kernel names itself.
+        rf"(?<!upstream )\bcommit[\s/\[(]{{1,9}}{HASH}(?! upstream)",
         rf"^fixes:\s+{HASH}",
         rf"\[[\w. -]{{1,40}}\]\s+{HASH}:",
     )
 )
 RELEASE = r"v?\d\.\d{1,2}(?:\.\d{1,3})?(?:-rc\d{1,2})?\b"
-RELEASES = re.compile(rf"\b(?:between|from)\s+({RELEASE})\s+(?:and|to)\s+({RELEASE})", re.I)
-MACHINE = re.compile(r"^(?:on )?test machine: (.{1,200})$", re.M)
+RELEASES = re.compile(
+    rf"\b(?:between|from|kernel|linux)\s+({RELEASE})\s+(?:and|to|->|→)\s+({RELEASE})", re.I
+)
+# Some archives have the whole mail on one line.
+MACHINE = re.compile(r"\btest machine: (.{1,200}?)(?=$| (?:with following )?parameters:)", re.M)
 # What a person answers to is quoted, often more than once.
 QUOTED = re.compile(r"^(?:> ?)+", re.M)
-PARAMETER = re.compile(r"^\s*(?:test|case|testcase): *([\w.-]{1,60})$", re.M)
+PARAMETER = re.compile(r"(?<!\S)(?:test|case): {0,9}([\w.-]{1,60})(?!\S)")
 
 Change = Literal["regression", "improvement"]
 
@@ -104,16 +125,14 @@ class Benchmarks(Frozen):
     benchmark: tuple[Benchmark, ...]
 
     def nearest(self, name: str) -> Benchmark | None:
-        """The first entry with a pattern that the name's beginning matches; None: not known."""
-        return next(
-            (
-                each
-                for each in self.benchmark
-                for pattern in each.names
-                if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
-            ),
-            None,
-        )
+        """The entry with the longest pattern that the name's beginning matches; None: not known."""
+        matches = {
+            len(pattern): each
+            for each in reversed(self.benchmark)
+            for pattern in each.names
+            if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+        }
+        return matches[max(matches)] if matches else None
 
 
 @cache
@@ -127,7 +146,7 @@ def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "")
 
     Raises UsageError: it names no commit and no two releases.
     """
-    text = f"{subject}\n{QUOTED.sub('', body[:READ])}"
+    text = f"{subject}\n{QUOTED.sub('', html.unescape(body[:READ]))}"
     releases = RELEASES.search(text)
     matches = (match for pattern in COMMITS if (match := pattern.search(text)))
     named = commit or next((match[1] for match in matches), "")
@@ -159,28 +178,49 @@ def _change(text: str) -> tuple[Change | None, float, str]:
         test = next((each for each in PARAMETER.findall(text) if each != suite), "")
         test = "" if metric.startswith(test) else test
         return kind, float(match[1]) / 100, ".".join(filter(None, (suite, test, metric)))
-    rows = FASTPATH.findall(text)
-    if rows:
-        name, mark, size = max(rows, key=lambda row: float(row[2]))
-        kind = "regression" if mark == "R" else "improvement"
-        return kind, float(size) / 100, name.replace("/", ".")
-    benchmark = _benchmark(text)
+    if rows := list(_rows(text)):
+        size, mark, name = max(rows)
+        return "regression" if mark == "R" else "improvement", size / 100, name
     for pattern, at in ((WORDS, (1, 2)), (WORDS_BEFORE, (2, 1))):
         if match := pattern.search(text):
             worse = re.fullmatch(WORSE, match[at[1]], re.I)
-            return "regression" if worse else "improvement", float(match[at[0]]) / 100, benchmark
-    return None, 0.0, benchmark
+            kind = "regression" if worse else "improvement"
+            return kind, float(match[at[0]]) / 100, _benchmark(text, *match.span())
+    if match := FACTOR.search(text):
+        kind = "regression" if match[2].lower() == "slow" else "improvement"
+        return kind, float(match[1]) - 1, _benchmark(text, *match.span())
+    if match := KIND.search(text):
+        return "regression" if match[1] else "improvement", 0.0, _benchmark(text, *match.span())
+    return None, 0.0, _benchmark(text, 0, 0)
 
 
-def _benchmark(text: str) -> str:
-    """The first name in a text that the table has an entry for, with its test if that is named."""
+def _rows(text: str) -> Iterator[tuple[float, str, str]]:
+    """The values of a table of Fastpath that are marked: size, mark, and suite with its class."""
+    suite = test = ""
+    for named, row, mark, size in FASTPATH.findall(text):
+        if row:
+            suite, test = named or suite, row
+        elif suite:
+            name = suite.replace("/", ".")
+            yield float(size), mark, name if name.endswith(f".{test}") else f"{name}.{test}"
+
+
+def _benchmark(text: str, start: int, end: int) -> str:
+    """The name nearest to a place that the table has an entry for, with its test if named.
+
+    Others are what a commit is called by, and what else is measured.
+    """
     table = benchmarks()
     patterns = [name for each in table.benchmark for name in each.names]
-    suites = {re.split(r"[.*]", name)[0] for name in patterns} - {""}
+    # "build-" would be any build, as a hyphen may be a space.
+    suites = {re.split(r"[.*]", name)[0] for name in patterns} - {"", "build-"}
     of_tests = {name.partition(".")[0] for name in patterns if "." in name}
-    words = "|".join(sorted(map(re.escape, suites), key=len, reverse=True))
-    for match in re.finditer(rf"\b({words})\b(?:([./:]| +)([\w-]{{1,60}}))?", text):
+    words = "|".join(sorted(map(re.escape, suites), key=len, reverse=True)).replace(r"\-", "[- ]")
+    spots = re.finditer(rf"\b((?:{words})(?:s|\d)?)\b(?:([./:]| +)([\w-]{{1,60}}))?", text)
+    named = sorted(spots, key=lambda match: max(match.start() - end, start - match.end()))
+    for match in named[:MOST_NAMES]:
         suite, between, test = match.groups("")
+        suite = suite.replace(" ", "-")
         name = f"{suite}.{test}" if between.strip() or suite in of_tests else suite
         for each in (name, suite):
             if table.nearest(each):
