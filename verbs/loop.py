@@ -22,6 +22,8 @@ OF_LOOP = Without(
     *("name", "series", "source", "arms", "automatic", "reverse", "per_patch", "mode", "twins"),
     *("check", "quick", "memory"),
 )
+# Half the seconds of the usual guest: whoever edits waits.
+SMALL = "smoke"
 # The first look has half the seeds that a session begins with.
 FIRST_SEEDS = ("blocks=4", "max_seeds=32")
 
@@ -55,7 +57,7 @@ def loop_verb(
     start = commit_of(tree, HEAD, where)
     if commits.base:
         start = merge_base(tree, commit_of(tree, commits.base, where), start, where)
-    request = replace(request, check=False, twins=False)
+    request = replace(request, check=False, twins=False, guest=request.guest or SMALL)
     if request.seeds is None:
         request = replace(request, overrides=(*FIRST_SEEDS, *request.overrides))
     with placed(options(measuring), measuring, reporter) as on:

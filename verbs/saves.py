@@ -28,6 +28,7 @@ from runs.coverage import answer, workloads_for
 from runs.request import Request, arguments
 from runs.resolve import resolve_request
 from runs.resolved import catalogue
+from text import enumerated
 from verbs.invocation import write_out
 from verbs.options import CHECKOUT, SESSIONS
 from verbs.session import make
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.5
 # Of a core's time, while guests want it.
 SHARE = 0.1
+# Calls of saved functions for an operation, from which on a workload shows a change of them.
+OFTEN = 0.01
 SAME = "nothing differs from the base"
 # Whose kernel has no additions: which functions differ decides what is measured.
 PLAIN = "syscalls"
@@ -198,7 +201,8 @@ class Loop:
     def resolved(self) -> tuple[Request, Resolved, Kernel, tuple[str, ...]]:
         """What is measured, the tree's kernel, and the functions whose code the save changed.
 
-        The workload is the last verdict's, or else the one that executes most of these functions.
+        The workload is the last verdict's where it executes these functions often enough, since its
+        base is kept and "since the last save" is known, or else the one that executes most of them.
         Raises LabError: the kernel does not build; NoWorkloadError: nothing executes them.
         """
         tree, cache = self.tree.folder, self.on.cache
@@ -219,7 +223,10 @@ class Loop:
             suggestion = suggest(advice.coverage, saved, advice.files)
             chosen = workloads_for(suggestion, advice.files)
         ranked = [each.case.case for each in suggestion.candidates]
-        best = next(name for name in (self.workloads, *ranked) if name in chosen)
+        often = {e.case.case for e in suggestion.candidates if e.calls_per_io >= OFTEN}
+        stays = self.workloads in often
+        best = self.workloads if stays else next(name for name in ranked if name in chosen)
+        self.reporter.log(f"saved: {enumerated(saved)}; measured by {best}")
         request = replace(request, workloads=best)
         return request, self._resolved_as(request), kernel, saved
 
