@@ -42,6 +42,7 @@ from reports.headline import headline, pending
 from reports.sections import LEAST_SHARE
 from reports.sections.counted import EVENTS, WAITED_FOR
 from results import door, native
+from results.native import NativeBoot, NativeHead
 from results.profile import stem
 from results.record import Manifest, Record
 from results.session import open_session
@@ -252,12 +253,21 @@ def finished(entry: RecallEntry, folder: Path) -> bool:
     return not unfinished(session) and not pending(compare_session(session, explains=False))
 
 
-def is_timed(folder: Path) -> bool:
-    """Whether a session of native mode is there, and whole; StoreError: it is damaged."""
-    if not native.is_native(folder):
-        return False
-    head, boots = native.read(folder)
-    return head.same_code or len(boots) == head.rounds * (1 + len(head.arms))
+def timed_boots(
+    entry: RecallEntry, sessions: Path
+) -> tuple[NativeHead, tuple[NativeBoot, ...]] | None:
+    """The entry's session of native mode, whole and of its patches; None where there is none.
+
+    One that is damaged is none: it is measured again, and decides nothing else.
+    """
+    folder = timed(entry, sessions)
+    with suppress(door.StoreError):
+        if native.is_native(folder):
+            head, boots = native.read(folder)
+            whole = head.same_code or len(boots) == head.rounds * (1 + len(head.arms))
+            contents = {content for arm in head.arms for content in arm.contents}
+            return (head, boots) if whole and contents == entry.digests else None
+    return None
 
 
 def _require_same(entry: RecallEntry, folder: Path, manifest: Manifest) -> None:
@@ -300,12 +310,8 @@ def row(entry: RecallEntry, sessions: Path) -> RecallRow:
         return _row(entry, Recalled.NOT_MEASURED, str(error).splitlines()[0])
     if all(metric.judgement.verdict in MISSING for metric in compared.primary):
         return _row(entry, Recalled.NOT_MEASURED, headline(compared, str(folder)).text)
-    place = timed(entry, sessions)
-    # One that is damaged is none: it is measured again, and decides nothing else.
-    with suppress(door.StoreError):
-        if is_timed(place):
-            return judge(entry, compared, judge_native(*native.read(place)))
-    return judge(entry, compared)
+    of_native = timed_boots(entry, sessions)
+    return judge(entry, compared, judge_native(*of_native) if of_native else ())
 
 
 def _row(entry: RecallEntry, recalled: Recalled, why: str = "", **shown: Any) -> RecallRow:
@@ -370,7 +376,11 @@ def judge(
                 and (each != "lines" or not objects or any(name in text for name in objects))
             ),
             # It is of every change of a path, and says in which direction.
-            *("time" for each in of_native[:1] if entry.kind in {str(slowest(of_native).verdict)}),
+            *(
+                "time"
+                for each in of_native[:1]
+                if entry.kind in {str(most_changed(of_native).verdict)}
+            ),
         ),
     )
 
@@ -499,7 +509,7 @@ def misses_of(comparison: Comparison) -> str | None:
     return max(moved, default=(0.0, ""))[1]
 
 
-def slowest(of_native: Sequence[Judged]) -> Judged:
+def most_changed(of_native: Sequence[Judged]) -> Judged:
     """The phase whose time is called changed by most, or else the one with the least interval."""
 
     def weight(each: Judged) -> tuple[bool, float]:
@@ -516,7 +526,7 @@ def time_of(of_native: Sequence[Judged]) -> str | None:
     """What native mode measured, of one phase; None where it measured nothing."""
     if not of_native:
         return None
-    each = slowest(of_native)
+    each = most_changed(of_native)
     if each.change is None or each.change.low is None or each.change.high is None:
         return each.reason
     interval = wording.between(each.change.low, each.change.high)

@@ -147,7 +147,7 @@ def made_native(entry: RecallEntry, sessions: Path, measuring: Measuring) -> boo
     folder = recall.timed(entry, sessions)
     workloads = ",".join(entry.result.native) if entry.result else ""
     try:
-        if workloads and not recall.is_timed(folder):
+        if workloads and recall.timed_boots(entry, sessions) is None:
             shutil.rmtree(folder, ignore_errors=True)
             request = replace(plain_request(entry, workloads, seeds=None), mode="native")
             measure(request, options(measuring), measuring, folder=folder)

@@ -13,7 +13,7 @@ from experiment.ad_hoc import NoWorkloadError
 from files import sha256_of
 from history import recall
 from results.coverage import suggest
-from results.native import append, begin
+from results.native import NativeHead, append, begin
 from results.record import Manifest, PatchRecord, SeriesRecord
 from results.store import SessionStore
 from runs.coverage import shipped
@@ -46,6 +46,13 @@ def of_patches(manifest: Manifest, patches: Path) -> Manifest:
     return but(manifest, series=(series,))
 
 
+def of_entry(name: str, folder: Path) -> NativeHead:
+    """What a session of native mode of this entry measures."""
+    (patch,) = folder.glob(f"*/{name}/0001-change.patch")
+    base, patched = (head := head_of(24)).arms
+    return but(head, arms=(base, but(patched, contents=(sha256_of(patch),))))
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
     """The command line with three entries, and what it has measured: verb and entry."""
@@ -69,7 +76,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
         if request.mode == "native":
             assert request.workloads == "filemap-4k"
             calls.append(("native", folder.name))
-            head = head_of(24)
+            head = of_entry(folder.name.removesuffix(recall.TIMED), tmp_path)
             begin(folder, head)
             for boot in boots_of(head, World(), 1):
                 append(folder, boot)
@@ -178,12 +185,20 @@ def test_with_native_a_published_result_is_timed_and_a_session_that_is_not_whole
     about = tmp_path / "published" / "p01-header" / recall.ABOUT
     assert main(*RECALL, "p01", "--native") == 0
     about.write_text(about.read_text() + 'native = ["filemap-4k"]\n')
-    begin(tmp_path / "sessions" / "p01-header-native", head_of(24))
+    begin(tmp_path / "sessions" / "p01-header-native", of_entry("p01-header", tmp_path))
     assert main(*RECALL, "p01", "comment", "--native", "--json") == 0
     shown = rows(main.out)["p01-header"]["instruments"]["time"]
     assert shown.endswith("(filemap-4k readahead, native)")
     assert main(*RECALL, "p01", "--native") == 0
     assert [name for name in calls if name[0] == "native"] == [("native", "p01-header-native")]
+    # One of other patches is made anew, too.
+    of_other = tmp_path / "sessions" / "p01-header-native"
+    shutil.rmtree(of_other)
+    begin(of_other, but(of_entry("p02-code", tmp_path), same_code=True))
+    assert main(*RECALL, "p01", "--no-measure", "--json") == 0
+    assert "time" not in rows(main.out)["p01-header"]["instruments"]
+    assert main(*RECALL, "p01", "--native") == 0
+    assert len([name for name in calls if name[0] == "native"]) == 2
 
 
 @pytest.mark.parametrize(
