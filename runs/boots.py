@@ -241,8 +241,8 @@ class Place:
 class Judge(Protocol):
     """Who is told how each boot ended.  Both may be called from several threads."""
 
-    def first(self, boot: Boot, outcome: Outcome) -> str:
-        """Name of the boot that must have been told before this one; empty for none."""
+    def before(self, boot: Boot, outcome: Outcome) -> Collection[str]:
+        """Names of the boots that must have been told before this one."""
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """How a boot ended, raw files in place; True (not of the ``last``) asks for another."""

@@ -80,6 +80,8 @@ def run_gate(
                 )
                 for entry in able
             ]
+            # What takes longest first, so that no guest is alone at the end.
+            boots.sort(key=lambda boot: not guests[boot.name].task.selftests)
             keeping.boot(options.kept, options.executor, [boots], judge, place)
     return without_broken(session, store.checks(), reporter)
 
@@ -174,15 +176,12 @@ class _Judge:
     good: set[str] = field(default_factory=set)
 
     def drawn_with(self, boot: Boot) -> str:
-        """As ``runs.boots.KeepingJudge``: one of all; with several vCPUs the base's, for a day."""
-        if boot.machine.guest.vcpus == 1:
-            return "checks"
-        of_base = boot.group == self.session.experiment.all_arms[0].name
-        return keeping.INEXACT if of_base else ""
+        """As ``runs.boots.KeepingJudge``: one of all; what has several vCPUs stands for a day."""
+        return "checks" if boot.machine.guest.vcpus == 1 else keeping.INEXACT
 
-    def first(self, boot: Boot, outcome: Outcome) -> str:
+    def before(self, boot: Boot, outcome: Outcome) -> tuple[str, ...]:
         """None: each speaks for itself."""
-        return ""
+        return ()
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """A record, or once more for a guest that said nothing."""

@@ -2,19 +2,21 @@
 
 A kept run is a file named by the digest of these (``guests.kept.run_key``) with what came out of
 the guest.  In every session some are booted anew and have to have the same bytes.  What is not
-exact, the base's checks of several vCPUs, stands for the day on which it was found.  Failures are
-never kept, nor what a clock measured.
+exact, checks of several vCPUs, stands for the day on which it was found.  Failures are never kept,
+nor what a clock measured.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import platform
+import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from errors import InfraError, LabError
@@ -33,6 +35,8 @@ WHY = " # "
 # Of all kept runs: about 2,800, each nearly all what the probe counted.
 MOST_BYTES = 2 << 30
 DIGEST = 64
+# A run that cost nothing, as far as was measured, is not drawn each time.
+LEAST_CPU_S = 0.1
 # Drawn with none: its bytes differ each time, and a later day finds it anew.
 INEXACT = "inexact"
 
@@ -123,10 +127,29 @@ class _Keeper:
     place: Place
     keys: Mapping[str, str]
     known: Mapping[str, Answer]
+    boots: Sequence[Boot]
+    drawn: Collection[str]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _same: set[str] = field(default_factory=set)
 
-    def first(self, boot: Boot, outcome: Outcome) -> str:
-        """As ``runs.boots.Judge.first``."""
-        return self.judge.first(boot, outcome)
+    def before(self, boot: Boot, outcome: Outcome) -> Collection[str]:
+        """As ``runs.boots.Judge``: what is drawn, and what the judge of runs says."""
+        drawn = () if boot.name in self.drawn else self.drawn
+        return (*drawn, *self.judge.before(boot, outcome))
+
+    def tell_of_kept(self) -> None:
+        """Tell of the kept runs that are not drawn, as though they had just been booted."""
+        reused = [each for each in self.boots if each.name in self.known.keys() - set(self.drawn)]
+        for each in reused:
+            answer = self.known[each.name]
+            assert answer.outcome is not None
+            write_raw(self.place.raw / each.name, answer.raw)
+            self.judge.receive(each, answer.outcome, last=True)
+        if self.known:
+            self.place.reporter.log(
+                f"{len(reused)} of {len(self.boots)} runs are kept ones, {len(self.drawn)} kept "
+                "ones were booted anew and have the same bytes"
+            )
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """As ``Judge.receive``; InfraError: a kept run has other bytes, its host is set aside."""
@@ -139,6 +162,12 @@ class _Keeper:
         if not again and name in self.judge.good and outcome.inputs and name not in self.known:
             of_kept = replace(outcome, host=host, kept_at=today())
             keep(self.kept, Answer("", host, of_kept, raw=read_raw(self.place.raw / name)))
+        if name in self.drawn and not again:
+            with self._lock:
+                self._same.add(name)
+                is_last = len(self._same) == len(self.drawn)
+            if is_last:
+                self.tell_of_kept()
         return again
 
     def _compare(self, name: str, outcome: Outcome, host: str) -> None:
@@ -185,7 +214,8 @@ def boot(
     """Boot what is not kept, and tell the judge of all; as ``runs.boots.Executor.boot``.
 
     Kept runs that are drawn are booted first: before they have shown themselves to be the same,
-    none is told of.  Raises InfraError: also where a kept run has other bytes now.
+    no other is told of.  Of several that may be drawn a cheap one is drawn more often, in
+    proportion.  Raises InfraError: also where a kept run has other bytes now.
     """
     if kept is None:
         return executor.boot(batches, judge, place)
@@ -199,38 +229,34 @@ def boot(
             by_kind.setdefault(kinds[name], []).append(name)
         elif kept.again or answer.outcome is None or answer.outcome.kept_at != today():
             del known[name]
-    # Another session draws others.
-    session = place.raw.parent.name
+
+    def turn(name: str) -> float:
+        """Exponential with the run's cost as its mean: the least of several is a fair draw."""
+        # Another session draws others.
+        digest = sha256(f"{place.raw.parent.name} {name}".encode()).digest()
+        outcome = known[name].outcome
+        assert outcome is not None
+        uniform = (int.from_bytes(digest[:8]) + 0.5) / (1 << 64)
+        return -math.log(uniform) * max(outcome.cpu_s, LEAST_CPU_S)
+
     drawn = {
         name
         for kind, names in by_kind.items()
-        for name in sorted(names, key=lambda name: sha256(f"{session} {name}".encode()).digest())[
+        for name in sorted(names, key=turn)[
             : len(names) if kept.again else int(kind not in kept.drawn)
         ]
     }
     kept.drawn.update(by_kind)
-    keeper = _Keeper(kept, judge, place, keys, known)
-    with executor.keeping() as keeping:
-        used = 0.0
-        if drawn:
-            used += keeping.boot(_only(batches, drawn), keeper, place)
-        reused = [each for each in boots if each.name in known and each.name not in drawn]
-        for each in reused:
-            answer = known[each.name]
-            assert answer.outcome is not None
-            write_raw(place.raw / each.name, answer.raw)
-            judge.receive(each, answer.outcome, last=True)
-        if known:
-            place.reporter.log(
-                f"{len(reused)} of {len(boots)} runs are kept ones, {len(drawn)} kept ones were "
-                "booted anew and have the same bytes"
-            )
-        left = {each.name for each in boots} - known.keys()
-        if left:
-            used += keeping.boot(_only(batches, left), keeper, place)
+    keeper = _Keeper(kept, judge, place, keys, known, boots, drawn)
+    if not drawn:
+        keeper.tell_of_kept()
+    left = {each.name for each in boots} - known.keys()
+    todo = [
+        of_batch
+        for names in (drawn, left)
+        for batch in batches
+        if (of_batch := [each for each in batch if each.name in names])
+    ]
+    used = executor.boot(todo, keeper, place) if todo else 0.0
     bound(kept)
     return used
-
-
-def _only(batches: Sequence[Sequence[Boot]], names: set[str]) -> list[list[Boot]]:
-    return [[each for each in batch if each.name in names] for batch in batches]

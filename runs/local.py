@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -108,25 +109,33 @@ class _Stage:
     runs: dict[str, Future[None]] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
 
-    def make(self, batch: Sequence[Boot]) -> None:
-        """Boot a batch and wait for it; what it raises stops the others, too."""
+    def make(self, batches: Sequence[Sequence[Boot]]) -> None:
+        """Boot every batch and wait for it; what one raises stops the others, too."""
         slots = self.place.slots
         pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="guest")
         # While what one sent is read, the next is booted; one more, as a repeat waits for its
         # original.
         readers = ThreadPoolExecutor(max_workers=slots + 1, thread_name_prefix="reader")
         try:
-            for boot in batch:
-                if boot.machine not in self.snapshots.by_machine and not boot.cold:
-                    self.snapshots.count += 1
-                    self.snapshots.by_machine[boot.machine] = pool.submit(
-                        self._snapshot, boot, self.snapshots.count
-                    )
-            for boot in batch:
-                guest = pool.submit(self._run, boot)
-                self.runs[boot.name] = readers.submit(self._read, boot, guest, pool)
-            for finished in as_completed([self.runs[boot.name] for boot in batch]):
-                finished.result()
+            running: Sequence[Future[None]] = ()
+            earlier: Sequence[Boot] = ()
+            for batch in batches:
+                # A batch begins when a slot is free for it: snapshots of two are on disk.
+                self.snapshots.keep({boot.machine for boot in (*earlier, *batch)})
+                for boot in batch:
+                    if boot.machine not in self.snapshots.by_machine and not boot.cold:
+                        self.snapshots.count += 1
+                        self.snapshots.by_machine[boot.machine] = pool.submit(
+                            self._snapshot, boot, self.snapshots.count
+                        )
+                for boot in batch:
+                    guest = pool.submit(self._run, boot)
+                    self.runs[boot.name] = readers.submit(self._read, boot, guest, pool)
+                _wait(running)
+                running, earlier = [self.runs[boot.name] for boot in batch], batch
+                _wait(running, but=slots - 1)
+            _wait(running)
+            self.snapshots.keep({boot.machine for boot in earlier})
         except BaseException:
             self.stop.set()
             raise
@@ -182,13 +191,19 @@ class _Stage:
     def _read(self, boot: Boot, guest: Future[Outcome], pool: ThreadPoolExecutor) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             outcome = guest.result()
-            first = self.judge.first(boot, outcome)
-            if first in self.runs:
-                # Queued before this one, so it ends without it.
-                self.runs[first].result()
+            for name in self.judge.before(boot, outcome):
+                if name in self.runs:
+                    # Queued before this one, so it ends without it.
+                    self.runs[name].result()
             if not self.judge.receive(boot, outcome, last=attempt == ATTEMPTS):
                 return
             guest = pool.submit(self._run, boot)
+
+
+def _wait(runs: Sequence[Future[None]], *, but: int = 0) -> None:
+    """Wait for all runs but so many, and raise what one of those that ended raised."""
+    for ended in islice(as_completed(runs), max(0, len(runs) - but)):
+        ended.result()
 
 
 @dataclass(frozen=True)
@@ -220,18 +235,18 @@ class LocalExecutor:
                 return this_call.boot(batches, judge, place)
         snapshots = self.snapshots
         booted = snapshots.by_machine
-        # What a batch's guests take: a snapshot of each machine without one, and those that run.
+        batches = [batch for batch in batches if batch]
+        # What the guests of two batches take: a snapshot of each machine without one, and those
+        # that run.
         needed = 0
-        for batch in filter(None, batches):
-            machines = {boot.machine for boot in batch if not boot.cold}.difference(booted)
+        for both in zip(batches, [*batches[1:], []], strict=True):
+            boots = [boot for batch in both for boot in batch]
+            machines = {boot.machine for boot in boots if not boot.cold}.difference(booted)
             snapshots_mib = sum(machine.guest.memory_mib for machine in machines)
-            largest = max(boot.machine.guest.memory_mib for boot in batch)
+            largest = max(boot.machine.guest.memory_mib for boot in boots)
             needed = max(needed, snapshots_mib + place.slots * largest)
         stage = _Stage(judge, place, snapshots.folder(place.cache, needed * MIB), snapshots)
-        # One batch after the other, and no more snapshots on disk than the machines of one.
-        for batch in batches:
-            snapshots.keep({boot.machine for boot in batch})
-            stage.make(batch)
+        stage.make(batches)
         return sum(stage.cpu_s)
 
     def require(self, experiment: Experiment) -> None:

@@ -254,13 +254,13 @@ class Measurement:
         run = self.runs[boot.name]
         return "diagnostic runs" if run.twin else f"arm {run.arm}"
 
-    def first(self, boot: Boot, outcome: Outcome) -> str:
-        """As ``runs.boots.Judge.first``: a repeat waits for what it repeats, blame for the base."""
+    def before(self, boot: Boot, outcome: Outcome) -> tuple[str, ...]:
+        """As ``runs.boots.Judge``: a repeat waits for what it repeats, blame for the base."""
         run = self.runs[boot.name]
         if run.repeat and outcome.files is not None:
-            return run.original_id
+            return (run.original_id,)
         base = _base_of(self.session, run)
-        return base if base != run.run_id else ""
+        return (base,) if base != run.run_id else ()
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """As ``runs.boots.Judge.receive``: a record, or once more for what the host broke."""

@@ -90,7 +90,7 @@ def make(
     """Make the judged runs of a session, then every stage; what is on record stays.
 
     ``measure`` makes the runs of a session's plan on the options' executor.  ``verdict`` is called
-    before each stage with what is pending from there on: what is judged is on record by then.
+    before a stage with what is pending from there on: what is judged is on record by then.
     ``verdicts`` judges what is on record, where seeds are added until all is decided.  Raises
     LabError: whatever building and booting say; KeyboardInterrupt: passed on; a later call goes on
     where this one was.
@@ -108,22 +108,28 @@ def make(
     elif session.plan.runs:
         reporter.log("nothing is measured: what is broken has no speed")
     stages = stages_of(session)
+    booted = -1
     for number, stage in enumerate(stages):
         guests = [_guests(each, sound, options, store) for each in stages[number:]]
         if not guests[0]:
             continue
         missing = [each for each in forecast_kernels(sound.resolved, options) if not each.cached]
-        verdict(
-            tuple(
-                Pending(
-                    each.title,
-                    tuple(f"{k.flavour} of {k.arm}" for k in missing if k.flavour in each.flavours),
-                    left,
+        before, booted = booted, sum(not cost.kept_at for cost in store.costs())
+        # A stage whose runs were all kept took no time in which somebody would have read.
+        if booted != before:
+            verdict(
+                tuple(
+                    Pending(
+                        each.title,
+                        tuple(
+                            f"{k.flavour} of {k.arm}" for k in missing if k.flavour in each.flavours
+                        ),
+                        left,
+                    )
+                    for each, left in zip(stages[number:], guests, strict=True)
+                    if left
                 )
-                for each, left in zip(stages[number:], guests, strict=True)
-                if left
             )
-        )
         sound = with_kernels(sound, options, building, stage.flavours)
         if not stage.twins:
             sound = run_gate(sound, options, store, reporter)

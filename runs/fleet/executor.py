@@ -220,9 +220,9 @@ class BootBatch:
             assert answer is not None
             assert answer.outcome is not None
             name = case.boot.name
-            first = "" if case.is_counted else self.judge.first(case.boot, answer.outcome)
+            before = [] if case.is_counted else [*self.judge.before(case.boot, answer.outcome)]
             # Of a repeat the counted one, too, which says whether it may pass.
-            before = (first or case.boot.repeats, f"{name}{COUNTED}")
+            before += [case.boot.repeats, f"{name}{COUNTED}"]
             if not all(self.cases[each].is_recorded for each in before if each in self.cases):
                 continue
             files, counts = answer.outcome.files, answer.outcome.counts or b""

@@ -38,6 +38,7 @@ class MadeUpHost:
     lines: list[str] = dataclasses.field(default_factory=list)
     endings: dict[str, Kind] = dataclasses.field(default_factory=dict)
     sends: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    cpu_s: dict[str, float] = dataclasses.field(default_factory=dict)
     bad: tuple[str, ...] = ()
     name: str = "made up"
 
@@ -48,8 +49,8 @@ class MadeUpHost:
     def drawn_with(self, boot: Boot) -> str:
         return boot.group
 
-    def first(self, boot: Boot, outcome: Outcome) -> str:
-        return ""
+    def before(self, boot: Boot, outcome: Outcome) -> tuple[str, ...]:
+        return ()
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         self.received[boot.name] = outcome
@@ -71,7 +72,14 @@ class MadeUpHost:
             came = files if kind == "done" else None
             judge.receive(
                 boot,
-                Outcome(came, Ending(kind, kind), 1.0, 2.0, b"counts", host=self.host),
+                Outcome(
+                    came,
+                    Ending(kind, kind),
+                    self.cpu_s.get(boot.name, 1.0),
+                    2.0,
+                    b"counts",
+                    host=self.host,
+                ),
                 last=True,
             )
         return 1.0
@@ -150,6 +158,16 @@ def test_a_second_session_boots_one_of_each_arm_and_has_the_same_bytes(lab: Made
             ).read_bytes()
     # Which are drawn is another session's own.
     assert len({tuple(lab.measure(f"session {n}")) for n in range(12)}) > 1
+
+
+def test_a_run_is_drawn_as_often_as_it_is_cheap(lab: MadeUpHost) -> None:
+    names = NAMES[:2]
+    lab.cpu_s = dict(zip(names, (60.0, 20.0), strict=True))
+    lab.measure("one", names)
+    drawn = [name for n in range(200) for name in lab.measure(f"session {n}", names)]
+    assert len(drawn) == 200
+    # 50 of 200 are expected; outside of this by chance once in 10,000.
+    assert 28 <= drawn.count(names[0]) <= 76
 
 
 def test_a_call_of_the_lab_draws_once_of_each_arm(lab: MadeUpHost) -> None:

@@ -2,15 +2,26 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from errors import Exit, InfraError
-from runs.local import RESERVE_BYTES, workspace
+from experiment.load import load_guest
+from experiment.plan import Size
+from guests import kept
+from guests.channel import Ending
+from guests.exact import Machine, Outcome
+from runs import keeping, local
+from runs.boots import Boot, KeptRuns, Place, Reporter
+from runs.local import RESERVE_BYTES, LocalExecutor, workspace
+from tests.guests.framing import sent
 from tests.values import data
 
 CHECKOUT = Path(__file__).parents[2]
@@ -122,3 +133,100 @@ def test_folder_of_a_killed_owner_is_swept_and_its_space_counts_as_free(
         monkeypatch.setattr(shutil, "disk_usage", usage)
         with workspace(tmp_path, 0):
             assert present == [False]
+
+
+@dataclass
+class ToldHost:
+    """Guests of a local executor: what each waits for, what it sends, and what was told of."""
+
+    folder: Path
+    waits_for: dict[str, str] = field(default_factory=dict)
+    sends: dict[str, bytes] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+    begun: dict[str, threading.Event] = field(default_factory=lambda: defaultdict(threading.Event))
+
+    @property
+    def good(self) -> list[str]:
+        return self.told
+
+    def drawn_with(self, boot: Boot) -> str:
+        return self.kinds.get(boot.name, boot.name)
+
+    def before(self, boot: Boot, outcome: Outcome) -> tuple[str, ...]:
+        return ()
+
+    def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
+        self.told.append(boot.name)
+        return False
+
+    def boot_guest(
+        self, boot: Boot, snapshot: object, folder: Path, logs: Path, watch: object
+    ) -> Outcome:
+        self.begun[boot.name].set()
+        if name := self.waits_for.get(boot.name):
+            assert self.begun[name].wait(60), f"{name} did not begin beside {boot.name}"
+        logs.mkdir(parents=True, exist_ok=True)
+        files = {"out": self.sends.get(boot.name, b"")}
+        (logs / "result").write_bytes(sent(files))
+        return Outcome(files, Ending("done", "done"), 1.0, 1.0, b"counts")
+
+    def measure(self, *batches: str, runs: KeptRuns | None = None) -> None:
+        """Boot batches of guests, their names parted by blanks, on two slots."""
+        self.told.clear()
+        reporter = Reporter()
+        place = Place(self.folder / "cache", self.folder / "session/raw", reporter, 2)
+        kernel = self.folder / "kernel"
+        kernel.write_text("kernel")
+        guest = load_guest(CHECKOUT / "configs/guests/smoke.toml")
+        machine = Machine(kernel, kernel, guest, Size(1, 2, 1, 1), "prepare", kernel)
+        boots = [
+            [Boot(name, "base", machine, f"job of {name}", cold=True) for name in batch.split()]
+            for batch in batches
+        ]
+        keeping.boot(runs, LocalExecutor(), boots, self, place)
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToldHost:
+    host = ToldHost(tmp_path)
+    monkeypatch.setattr(local, "boot_guest", host.boot_guest)
+    monkeypatch.setattr(kept, "emulator", lambda path: {"QEMU": "one"})
+    return host
+
+
+@pytest.mark.parametrize("batches", [("slow", "next"), ("first slow", "next last")])
+def test_the_next_batch_begins_when_a_slot_is_free(
+    told: ToldHost, batches: tuple[str, ...]
+) -> None:
+    told.waits_for = {"slow": "next"}
+    told.measure(*batches)
+    assert sorted(told.told) == sorted(" ".join(batches).split())
+
+
+def test_a_third_batch_begins_when_the_first_has_ended(told: ToldHost) -> None:
+    """So that the snapshots of two batches are on disk, and no more."""
+    told.waits_for = {"slow": "next"}
+    told.measure("slow", "next", "third")
+    assert told.told.index("slow") < told.told.index("third")
+
+
+def test_what_is_kept_and_what_is_left_is_told_of_after_what_is_drawn(
+    told: ToldHost, tmp_path: Path
+) -> None:
+    runs = KeptRuns(tmp_path / "runs")
+    told.kinds = dict.fromkeys(("one", "two"), "same")
+    told.measure("one two", runs=runs)
+    # What is left runs beside what is drawn.
+    told.waits_for = dict.fromkeys(("one", "two"), "new")
+    told.measure("one two new", runs=KeptRuns(tmp_path / "runs"))
+    assert sorted(told.told) == ["new", "one", "two"]
+    assert told.told[-1] == "new"
+
+
+def test_what_is_drawn_and_differs_ends_what_is_left(told: ToldHost, tmp_path: Path) -> None:
+    told.measure("one", runs=KeptRuns(tmp_path / "runs"))
+    told.sends = {"one": b"other"}
+    with pytest.raises(InfraError, match="one has other bytes"):
+        told.measure("one new", runs=KeptRuns(tmp_path / "runs"))
+    assert told.told == []
