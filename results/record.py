@@ -144,6 +144,13 @@ class RunCost(Record):
     kept_at: str = ""
 
 
+class StepTime(Record):
+    """Elapsed seconds of a step of a session, each time that it was made; apart as costs are."""
+
+    step: str
+    elapsed_s: float
+
+
 class KernelIdentity(Record):
     """A built kernel: all that names it.
 

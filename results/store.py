@@ -12,8 +12,10 @@ import gzip
 import itertools
 import json
 import threading
+import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,12 +26,21 @@ from results import door
 from results.door import StoreError
 from results.native import IS_NATIVE, NATIVE
 from results.profile import Annotation, Calls, Locks, Profile
-from results.record import SCHEMA_VERSION, Check, Manifest, Record, RunCost, RunRecord
+from results.record import (
+    SCHEMA_VERSION,
+    Check,
+    Manifest,
+    Record,
+    RunCost,
+    RunRecord,
+    StepTime,
+)
 from text import counted
 
 MANIFEST = "manifest.json"
 RUNS = "runs.jsonl"
 COSTS = "costs.jsonl"
+STEPS = "steps.jsonl"
 PROFILES = "profiles.jsonl"
 LOCKS = "locks.jsonl"
 CHECKS = "checks.jsonl"
@@ -163,6 +174,27 @@ class SessionStore:
     def costs(self) -> list[RunCost]:
         """What the runs cost the host, in the order they ended."""
         return list(self._read(COSTS, RunCost))
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Put on record how long the block takes, whatever ends it."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.took(step, time.monotonic() - began)
+
+    def took(self, step: str, elapsed_s: float) -> None:
+        """Put on record how long a step took."""
+        with self._lock:
+            self._append_line(STEPS, StepTime(step=step, elapsed_s=round(elapsed_s, 1)))
+
+    def steps(self) -> dict[str, float]:
+        """Elapsed seconds of each step, of all calls of the lab, in the order they first ended."""
+        seconds: dict[str, float] = {}
+        for each in self._read(STEPS, StepTime):
+            seconds[each.step] = seconds.get(each.step, 0.0) + each.elapsed_s
+        return seconds
 
     def _append_line(self, name: str, record: Record) -> None:
         door.append(self.folder, name, (record.model_dump_json() + "\n").encode())

@@ -5,7 +5,6 @@ A judge knows what a boot is for; an executor only says how each guest ended.
 
 from __future__ import annotations
 
-import stat
 import sys
 import threading
 import time
@@ -21,7 +20,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from errors import UsageError
 from experiment.spec import Experiment
 from guests import kept
 from guests.channel import LARGEST
@@ -200,29 +198,16 @@ class Boot:
 
 @dataclass(frozen=True)
 class KeptRuns:
-    """The kept runs of this host's cache and, read first to last, those of a shared folder.
+    """The kept runs of this host's cache and, read after those, of a shared folder or fsspec URL.
 
     With ``again`` every run is booted, and has to have the bytes of the kept one.  ``drawn`` are
     the kinds of which a kept run was booted anew by this call of the lab.
     """
 
     folder: Path
-    shared: Path | None = None
+    shared: str = ""
     again: bool = False
     drawn: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        """Refuse a shared folder that is not there, or to which everybody can write."""
-        if self.shared is None:
-            return
-        if not self.shared.is_dir():
-            raise UsageError(
-                "no such folder", where=f"--kept-at {self.shared}", next_step="make it first"
-            )
-        if self.shared.stat().st_mode & stat.S_IWOTH:
-            what = "everybody can write to it, and what is in it is taken for measured"
-            step = f"chmod o-w {self.shared}"
-            raise UsageError(what, where=f"--kept-at {self.shared}", next_step=step)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import datetime
 import math
 import os
 import platform
+import stat
 import threading
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -19,14 +20,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from errors import InfraError, LabError
+from errors import InfraError, LabError, UsageError
 from files import write_atomically
 from guests.exact import Outcome
 from host import folders, limited
-from results import door
 from results.record import RunCost
 from runs.boots import Boot, Executor, KeepingJudge, KeptRuns, Place, diverging
-from runs.fleet.parcel import HOST_ENDINGS, LARGEST, Answer, answer_of, read_raw, write_raw
+from runs.fleet.parcel import (
+    HOST_ENDINGS,
+    LARGEST,
+    Answer,
+    ArtefactStore,
+    answer_of,
+    read_raw,
+    write_raw,
+)
 from text import clean
 
 # Hosts whose runs are not used, one a line with its reason: removing the line clears the host.
@@ -66,12 +74,30 @@ def set_aside(kept: KeptRuns) -> frozenset[str]:
     return frozenset()
 
 
+def shared_at(where: str) -> str:
+    """A second place of kept runs, which is trusted: a folder, or a URL that fsspec opens.
+
+    Raises UsageError: no such folder, one to which everybody can write, or no such kind of URL;
+    InfraError: it cannot be reached.
+    """
+    store = ArtefactStore(where)
+    folder = store.folder()
+    if folder is None:
+        with suppress(FileNotFoundError):
+            store.read(ASIDE, LARGEST)
+    elif not folder.is_dir():
+        raise UsageError("no such folder", where=f"--kept-at {where}", next_step="make it first")
+    elif folder.stat().st_mode & stat.S_IWOTH:
+        what = "everybody can write to it, and what is in it is taken for measured"
+        raise UsageError(what, where=f"--kept-at {where}", next_step=f"chmod o-w {folder}")
+    return where
+
+
 def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
-    """The kept run of a key; discarded, which is said, if it was altered."""
-    for folder in filter(None, (kept.folder, kept.shared)):
-        path = folder / key
+    """The kept run of a key; not used, which is said, if it was altered."""
+    for folder in filter(None, (str(kept.folder), kept.shared)):
         try:
-            data = door.read(folder, key, LARGEST)
+            data = ArtefactStore(folder).read(key, LARGEST)
             packed = data[DIGEST:]
             if sha256(key.encode() + packed).hexdigest().encode() != data[:DIGEST]:
                 raise ValueError("its bytes are not those that were put there")
@@ -85,13 +111,12 @@ def load(kept: KeptRuns, key: str, place: Place) -> Answer | None:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, zlib.error, LabError) as error:
-            place.reporter.log(f"kept run {path} is discarded and booted again: {error}")
-            with suppress(OSError):
-                path.unlink()
+            # It is booted, and what is kept then takes its place.
+            place.reporter.log(f"kept run {folder}/{key} is discarded and booted again: {error}")
             continue
         if clean(answer.host) not in set_aside(kept):
             with suppress(OSError):
-                os.utime(path)
+                os.utime(kept.folder / key)
             return answer
     return None
 
@@ -106,10 +131,9 @@ def keep(kept: KeptRuns, answer: Answer) -> None:
     key = answer.outcome.inputs
     packed = replace(answer, outcome=replace(answer.outcome, counts=counts)).packed()
     data = sha256(key.encode() + packed).hexdigest().encode() + packed
-    for folder in filter(None, (kept.folder, kept.shared)):
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / key, data)
+    for folder in filter(None, (str(kept.folder), kept.shared)):
+        with suppress(OSError, LabError):
+            ArtefactStore(folder).write(key, data)
 
 
 def bound(kept: KeptRuns) -> None:

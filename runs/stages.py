@@ -101,7 +101,7 @@ def make(
     judged = of_twins(sound, ("",))
     if judged.plan.runs:
         # What one look boots the next boots again.
-        with options.executor.keeping() as executor:
+        with store.timed("judged runs"), options.executor.keeping() as executor:
             keeping = dataclasses.replace(options, executor=executor)
             measure(judged, keeping)
             sound = _decided(sound, keeping, store, reporter, measure, verdicts)
@@ -130,11 +130,14 @@ def make(
                     if left
                 )
             )
-        sound = with_kernels(sound, options, building, stage.flavours)
-        if not stage.twins:
-            sound = run_gate(sound, options, store, reporter)
-            continue
-        measure(of_twins(sound, stage.twins, repeats=stage.repeats), options)
+        if stage.flavours:
+            with store.timed(f"kernels of {stage.title}"):
+                sound = with_kernels(sound, options, building, stage.flavours)
+        with store.timed(stage.title):
+            if stage.twins:
+                measure(of_twins(sound, stage.twins, repeats=stage.repeats), options)
+            else:
+                sound = run_gate(sound, options, store, reporter)
 
 
 def _decided(

@@ -167,6 +167,7 @@ def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) 
     """The options of this call; the executor is still the local one, see :func:`placed`."""
     from kernels.cache import KEPT_RUNS
     from runs.boots import KeptRuns
+    from runs.keeping import shared_at
     from runs.local import Options
 
     values = asdict(executor) if executor else {}
@@ -177,7 +178,7 @@ def options(executor: ExecutorOptions | None = None, *, fit_only: bool = False) 
     if "guests" in values:
         values["guests_at_once"] = values.pop("guests")
         again, shared = values.pop("measure_again"), values.pop("kept_at")
-        values["kept"] = KeptRuns(cache / KEPT_RUNS, shared, again)
+        values["kept"] = KeptRuns(cache / KEPT_RUNS, shared and shared_at(shared), again)
     return Options(checkout=CHECKOUT, cache=cache, fit_only=fit_only, **values)
 
 

@@ -155,14 +155,15 @@ class Booting(ExecutorOptions):
         ),
     ] = False
     kept_at: Annotated[
-        Path | None,
+        str,
         opt(
             "--kept-at FOLDER",
-            "a second place of kept runs, which other hosts share",
+            "a second place of kept runs, which other hosts share and which is trusted: a folder, "
+            "or an fsspec URL",
             WHERE,
             envvar="TWINBOOT_KEPT",
         ),
-    ] = None
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)

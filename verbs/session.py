@@ -6,6 +6,7 @@ read these files, too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from runs.resolved import Resolved
 
 app = typer.Typer(add_completion=False)
+# The first step of a session, on record with those of ``runs.stages``.
+PREPARED = "series and kernels"
 ANNOTATED_FORMS = ("text", "markdown", "mail")
 
 
@@ -312,7 +315,7 @@ def measure(
     from runs import session as sessions
     from runs.boots import Reporter
 
-    reporter = Reporter()
+    reporter, began = Reporter(), time.monotonic()
 
     def ended(target: Path) -> AbstractContextManager[None]:
         again = (verb, "--resume", str(target))
@@ -332,6 +335,7 @@ def measure(
                 opened, store, on = sessions.reopen(
                     resume, on, reporter.building, request.max_seeds
                 )
+                store.took(PREPARED, time.monotonic() - began)
                 make(opened, on, store, reporter)
             return resume
         if folder is not None:
@@ -357,6 +361,7 @@ def measure(
                 arguments(request, here=Path.cwd(), checkout=CHECKOUT),
             )
             reporter.log(f"session {target}")
+            store.took(PREPARED, time.monotonic() - began)
             make(opened, on, store, reporter)
     return target
 
@@ -400,7 +405,8 @@ def make(
                 reporter.log(line)
             shown[:] = lines
 
-        forms.write_all(store.folder, show)
+        with store.timed("reports"):
+            forms.write_all(store.folder, show)
         reporter.log(f"report so far: {store.folder / 'report.html'}")
 
     stages.make(
@@ -464,13 +470,17 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
             shown = "\n".join(forms.answer_lines(comparison, width, str(folder)))
         write_out(shown, flush=True, verdicts=form in ("", "text"))
 
+    store = SessionStore(folder)
     if write:
         comparison = forms.write_all(folder, show)
     else:
         show(comparison := forms.read_comparison(folder))
-    if costs := SessionStore(folder).costs():
+    if costs := store.costs():
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")
+    if steps := store.steps():
+        each = ", ".join(f"{step} {duration(seconds)}" for step, seconds in steps.items())
+        log(f"{duration(sum(steps.values()))} until this report: {each}")
     if not form:
         log(f"all of it here: ./lab.py report {folder}")
     if write:

@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import shutil
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -72,8 +73,22 @@ class ArtefactStore:
         """Keep a file, unless the store has it.  Raises InfraError: the store cannot be written."""
         artefact = Artefact(name or path.name, sha256_of(path), path.stat().st_size)
         if not self._has(artefact):
-            self._write(f"blobs/{artefact.sha256}", path.read_bytes())
+            self.write(f"blobs/{artefact.sha256}", path.read_bytes())
         return artefact
+
+    def folder(self) -> Path | None:
+        """The folder that it is; None for any other URL.  UsageError: fsspec does not know it."""
+        with self._opened("read") as (_, top, is_folder):
+            return Path(top) if is_folder else None
+
+    def read(self, place: str, most: int) -> bytes:
+        """A file's bytes.  Raises FileNotFoundError; LabError: more bytes, no file, no store."""
+        if (top := self.folder()) is not None:
+            return door.read(top, place, most)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "copy"
+            self._copy(place, most, copy)
+            return copy.read_bytes()
 
     def fetch(self, artefact: Artefact, cache: Path) -> Path:
         """The file in this host's cache, verified; InfraError: damaged twice, or not there."""
@@ -113,22 +128,32 @@ class ArtefactStore:
 
     def _read_into(self, artefact: Artefact, path: Path) -> str:
         """Fetch a file's bytes, and no more than it has; return their SHA-256."""
-        blob = f"blobs/{artefact.sha256}"
+        try:
+            self._copy(f"blobs/{artefact.sha256}", artefact.size, path)
+        except FileNotFoundError:
+            what = f"{artefact.name} (SHA-256 {artefact.sha256[:16]}) is not there"
+            step = "name a store that every host sees: --store"
+            raise InfraError(what, where=f"store {self.url}", next_step=step) from None
+        return sha256_of(path)
+
+    def _copy(self, place: str, most: int, path: Path) -> None:
+        missing = False
         with self._opened("read") as (files, top, is_folder), path.open("wb") as sink:
             try:
                 if is_folder:
-                    with door.opened(Path(top), blob, artefact.size) as source:
-                        sink.write(source.read(artefact.size))
-                elif files.size(f"{top}/{blob}") <= artefact.size:
-                    watch = _watch(artefact.size)
-                    files.get_file(f"{top}/{blob}", str(path), callback=watch)
+                    with door.opened(Path(top), place, most) as source:
+                        sink.write(source.read(most))
+                elif (size := files.size(f"{top}/{place}")) > most:
+                    raise ValueError(f"{place} has {size} bytes, and at most {most} are read")
+                else:
+                    files.get_file(f"{top}/{place}", str(path), callback=_watch(most))
             except MISSING:
-                what = f"{artefact.name} (SHA-256 {artefact.sha256[:16]}) is not there"
-                step = "name a store that every host sees: --store"
-                raise InfraError(what, where=f"store {self.url}", next_step=step) from None
-        return sha256_of(path)
+                missing = True
+        if missing:
+            raise FileNotFoundError(place)
 
-    def _write(self, place: str, data: bytes) -> None:
+    def write(self, place: str, data: bytes) -> None:
+        """Keep bytes in a place of the store.  Raises InfraError: it cannot be written."""
         with self._opened("written") as (files, top, is_folder):
             if is_folder:
                 # A reader could see half of it; object stores show all or nothing.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from errors import InfraError, UsageError
@@ -20,6 +21,7 @@ from host.doctor import check_kept_runs
 from runs import keeping
 from runs.boots import Boot, KeepingJudge, KeptRuns, Place, Reporter
 from tests.guests.framing import sent
+from tests.runs.fleet.test_parcel import Unreachable
 from tests.runs.made_up import CHECKOUT
 
 GUEST = load_guest(CHECKOUT / "configs/guests/smoke.toml")
@@ -219,7 +221,7 @@ def test_what_is_no_kept_run_in_a_shared_folder_is_neither_waited_for_nor_read(
 ) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    lab.measure("one", NAMES[:1], runs=KeptRuns(tmp_path / "mine", shared))
+    lab.measure("one", NAMES[:1], runs=KeptRuns(tmp_path / "mine", str(shared)))
     (path,) = shared.iterdir()
     path.unlink()
     match kind:
@@ -232,7 +234,8 @@ def test_what_is_no_kept_run_in_a_shared_folder_is_neither_waited_for_nor_read(
         case _:
             with path.open("wb") as sink:
                 sink.truncate(1 << 40)
-    assert lab.measure("two", NAMES[:1], runs=KeptRuns(tmp_path / "yours", shared)) == [NAMES[0]]
+    yours = KeptRuns(tmp_path / "yours", str(shared))
+    assert lab.measure("two", NAMES[:1], runs=yours) == [NAMES[0]]
     assert any(f"{path} is discarded and booted again" in line for line in lab.lines)
 
 
@@ -278,14 +281,39 @@ def test_a_shared_folder_serves_other_hosts_and_may_be_read_only(
 ) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    lab.measure("one", runs=KeptRuns(tmp_path / "mine", shared))
+    lab.measure("one", runs=KeptRuns(tmp_path / "mine", str(shared)))
     assert len(list(shared.iterdir())) == len(NAMES)
-    assert len(lab.measure("two", runs=KeptRuns(tmp_path / "yours", shared))) == 2
+    assert len(lab.measure("two", runs=KeptRuns(tmp_path / "yours", str(shared)))) == 2
     shared.chmod(0o777)
     with pytest.raises(UsageError, match="everybody can write"):
-        KeptRuns(tmp_path / "yours", shared)
+        keeping.shared_at(f"{shared}")
     with pytest.raises(UsageError, match="no such folder"):
-        KeptRuns(tmp_path / "yours", tmp_path / "nowhere")
+        keeping.shared_at(f"{tmp_path}/nowhere")
+    with pytest.raises(UsageError, match="Protocol not known"):
+        keeping.shared_at("nothing://bucket")
+
+
+def test_a_url_serves_other_hosts_and_one_that_is_away_costs_kept_runs_alone(
+    lab: MadeUpHost, tmp_path: Path
+) -> None:
+    url = keeping.shared_at("memory://kept-runs")
+    lab.measure("one", runs=KeptRuns(tmp_path / "mine", url))
+    files = fsspec.filesystem("memory")
+    names = [Path(each).name for each in files.ls("/kept-runs", detail=False)]
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "mine").iterdir())
+    assert len(lab.measure("two", runs=KeptRuns(tmp_path / "yours", url))) == 2
+    # One bit of each is another's: booted, and what is kept takes its place.
+    whole = {name: files.cat(f"/kept-runs/{name}") for name in names}
+    for name, data in whole.items():
+        files.pipe(f"/kept-runs/{name}", bytes([data[0] ^ 1]) + data[1:])
+    assert sorted(lab.measure("three", runs=KeptRuns(tmp_path / "theirs", url))) == sorted(NAMES)
+    assert {name: files.cat(f"/kept-runs/{name}") for name in names} == whole
+    fsspec.register_implementation("unreachable", Unreachable, clobber=True)
+    with pytest.raises(InfraError, match="could not connect"):
+        keeping.shared_at("unreachable://bucket")
+    away = KeptRuns(tmp_path / "ours", "unreachable://bucket")
+    assert sorted(lab.measure("four", runs=away)) == sorted(NAMES)
+    assert len(list((tmp_path / "ours").iterdir())) == len(NAMES)
 
 
 def test_what_was_not_used_for_longest_goes_first(
