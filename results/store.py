@@ -182,9 +182,9 @@ class SessionStore:
         try:
             yield
         finally:
-            self.took(step, time.monotonic() - began)
+            self.append_step(step, time.monotonic() - began)
 
-    def took(self, step: str, elapsed_s: float) -> None:
+    def append_step(self, step: str, elapsed_s: float) -> None:
         """Put on record how long a step took."""
         with self._lock:
             self._append_line(STEPS, StepTime(step=step, elapsed_s=round(elapsed_s, 1)))

@@ -335,7 +335,7 @@ def measure(
                 opened, store, on = sessions.reopen(
                     resume, on, reporter.building, request.max_seeds
                 )
-                store.took(PREPARED, time.monotonic() - began)
+                store.append_step(PREPARED, time.monotonic() - began)
                 make(opened, on, store, reporter)
             return resume
         if folder is not None:
@@ -361,7 +361,7 @@ def measure(
                 arguments(request, here=Path.cwd(), checkout=CHECKOUT),
             )
             reporter.log(f"session {target}")
-            store.took(PREPARED, time.monotonic() - began)
+            store.append_step(PREPARED, time.monotonic() - began)
             make(opened, on, store, reporter)
     return target
 

@@ -1,6 +1,9 @@
 """A session of kept runs has the bytes of one that was measured, killed or not."""
 
+import os
 import random
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from results.store import SessionStore
 from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import (
     SMALL_SESSION,
+    Lab,
     bytes_of,
     finish,
     kill_at_once,
@@ -16,9 +20,9 @@ from tests.integration.lab_process import (
     run_lab,
     start,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
+KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "2"))
 FINDING = "runs kept from"
 
 
@@ -49,12 +53,19 @@ def test_a_second_session_boots_a_sample_and_has_the_same_bytes(
 
 def test_a_killed_session_is_resumed_with_kept_runs(small: EndedSession, tmp_path: Path) -> None:
     folder = tmp_path / "session"
-    lab = start("run", *SMALL_SESSION, "--session", str(folder))
-    lines = random.Random(7).randrange(1, 4)
-    runs = folder / "runs.jsonl"
-    wait_until(lambda: runs.exists() and runs.read_bytes().count(b"\n") >= lines, "record", 600)
-    kill_at_once(lab, folder)
-    done = finish(start("run", "--resume", str(folder)))
+    anew = ("run", *SMALL_SESSION, "--session", str(folder))
+    moments = random.Random(7)
+
+    def begun_or_resumed() -> Lab:
+        begun = (folder / "manifest.json").exists()
+        return start(*(("run", "--resume", str(folder)) if begun else anew))
+
+    for _ in range(KILLS):
+        lab = begun_or_resumed()
+        with suppress(subprocess.TimeoutExpired):
+            lab.wait(moments.uniform(0.2, small.elapsed_s / 2))
+        kill_at_once(lab, folder)
+    done = finish(begun_or_resumed())
     assert done.returncode == 0, done.stderr
     assert records_of(folder) == records_of(small.folder)
     assert bytes_of(folder, ("samples.csv", "samples.parquet")) == bytes_of(

@@ -136,19 +136,19 @@ def test_folder_of_a_killed_owner_is_swept_and_its_space_counts_as_free(
 
 
 @dataclass
-class ToldHost:
-    """Guests of a local executor: what each waits for, what it sends, and what was told of."""
+class MadeUpGuests:
+    """Guests of a local executor: what each waits for and sends, and which ended in what order."""
 
     folder: Path
     waits_for: dict[str, str] = field(default_factory=dict)
     sends: dict[str, bytes] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
     begun: dict[str, threading.Event] = field(default_factory=lambda: defaultdict(threading.Event))
 
     @property
     def good(self) -> list[str]:
-        return self.told
+        return self.ended
 
     def drawn_with(self, boot: Boot) -> str:
         return self.kinds.get(boot.name, boot.name)
@@ -157,7 +157,7 @@ class ToldHost:
         return ()
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
-        self.told.append(boot.name)
+        self.ended.append(boot.name)
         return False
 
     def boot_guest(
@@ -173,7 +173,7 @@ class ToldHost:
 
     def measure(self, *batches: str, runs: KeptRuns | None = None) -> None:
         """Boot batches of guests, their names parted by blanks, on two slots."""
-        self.told.clear()
+        self.ended.clear()
         reporter = Reporter()
         place = Place(self.folder / "cache", self.folder / "session/raw", reporter, 2)
         kernel = self.folder / "kernel"
@@ -188,8 +188,8 @@ class ToldHost:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToldHost:
-    host = ToldHost(tmp_path)
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeUpGuests:
+    host = MadeUpGuests(tmp_path)
     monkeypatch.setattr(local, "boot_guest", host.boot_guest)
     monkeypatch.setattr(kept, "emulator", lambda path: {"QEMU": "one"})
     return host
@@ -197,36 +197,36 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToldHost:
 
 @pytest.mark.parametrize("batches", [("slow", "next"), ("first slow", "next last")])
 def test_the_next_batch_begins_when_a_slot_is_free(
-    told: ToldHost, batches: tuple[str, ...]
+    host: MadeUpGuests, batches: tuple[str, ...]
 ) -> None:
-    told.waits_for = {"slow": "next"}
-    told.measure(*batches)
-    assert sorted(told.told) == sorted(" ".join(batches).split())
+    host.waits_for = {"slow": "next"}
+    host.measure(*batches)
+    assert sorted(host.ended) == sorted(" ".join(batches).split())
 
 
-def test_a_third_batch_begins_when_the_first_has_ended(told: ToldHost) -> None:
+def test_a_third_batch_begins_when_the_first_has_ended(host: MadeUpGuests) -> None:
     """So that the snapshots of two batches are on disk, and no more."""
-    told.waits_for = {"slow": "next"}
-    told.measure("slow", "next", "third")
-    assert told.told.index("slow") < told.told.index("third")
+    host.waits_for = {"slow": "next"}
+    host.measure("slow", "next", "third")
+    assert host.ended.index("slow") < host.ended.index("third")
 
 
-def test_what_is_kept_and_what_is_left_is_told_of_after_what_is_drawn(
-    told: ToldHost, tmp_path: Path
+def test_other_runs_follow_the_kept_ones_that_are_booted_anew(
+    host: MadeUpGuests, tmp_path: Path
 ) -> None:
     runs = KeptRuns(tmp_path / "runs")
-    told.kinds = dict.fromkeys(("one", "two"), "same")
-    told.measure("one two", runs=runs)
+    host.kinds = dict.fromkeys(("one", "two"), "same")
+    host.measure("one two", runs=runs)
     # What is left runs beside what is drawn.
-    told.waits_for = dict.fromkeys(("one", "two"), "new")
-    told.measure("one two new", runs=KeptRuns(tmp_path / "runs"))
-    assert sorted(told.told) == ["new", "one", "two"]
-    assert told.told[-1] == "new"
+    host.waits_for = dict.fromkeys(("one", "two"), "new")
+    host.measure("one two new", runs=KeptRuns(tmp_path / "runs"))
+    assert sorted(host.ended) == ["new", "one", "two"]
+    assert host.ended[-1] == "new"
 
 
-def test_what_is_drawn_and_differs_ends_what_is_left(told: ToldHost, tmp_path: Path) -> None:
-    told.measure("one", runs=KeptRuns(tmp_path / "runs"))
-    told.sends = {"one": b"other"}
+def test_a_kept_run_with_other_bytes_ends_the_session(host: MadeUpGuests, tmp_path: Path) -> None:
+    host.measure("one", runs=KeptRuns(tmp_path / "runs"))
+    host.sends = {"one": b"other"}
     with pytest.raises(InfraError, match="one has other bytes"):
-        told.measure("one new", runs=KeptRuns(tmp_path / "runs"))
-    assert told.told == []
+        host.measure("one new", runs=KeptRuns(tmp_path / "runs"))
+    assert host.ended == []
