@@ -311,22 +311,30 @@ def measure(
     from results.store import MANIFEST
     from runs import session as sessions
     from runs.boots import Reporter
+    from runs.native import measure_native, resume_native
 
     reporter = Reporter()
 
-    def ended(target: Path) -> AbstractContextManager[None]:
+    def ended(target: Path, head: str = MANIFEST) -> AbstractContextManager[None]:
         again = (verb, "--resume", str(target))
-        return resumable(again, target / MANIFEST) if verb else nullcontext()
+        return resumable(again, target / head) if verb else nullcontext()
 
     with placed(run_options, where, reporter) as on:
-        if resume is not None and native.is_native(resume):
-            what = "a session of native mode is made in one go"
-            step = f"begin another one; ./lab.py report {resume} shows what is on record"
-            raise UsageError(what, where="--resume", next_step=step)
         if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
             what = "a session is resumed as it was begun, but for --max-seeds"
             step = "leave out EXPERIMENT, --series, --set, --seeds and --session"
             raise UsageError(what, where="--resume", next_step=step)
+        if resume is not None and native.is_native(resume):
+            if request.max_seeds is not None:
+                what = "seeds are added in exact mode only, and this is a session of native mode"
+                step = "leave out --max-seeds to finish it, or begin one with more rounds (--seeds)"
+                raise UsageError(what, where=f"--max-seeds {request.max_seeds}", next_step=step)
+            with (
+                sessions.locked(resume, must_exist=True, head=native.NATIVE),
+                ended(resume, native.NATIVE),
+            ):
+                resume_native(resume, on, reporter)
+            return resume
         if resume is not None:
             with sessions.locked(resume, must_exist=True), ended(resume):
                 opened, store, on = sessions.reopen(
@@ -342,9 +350,7 @@ def measure(
             require_trusted(resolved.series_parts(), on.trusted)
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
-            from runs.native import measure_native
-
-            with sessions.locked(target):
+            with sessions.locked(target), ended(target, native.NATIVE):
                 measure_native(resolved, on, target, reporter, created=sessions.now())
             return target
         with sessions.locked(target), ended(target):
