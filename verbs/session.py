@@ -20,7 +20,7 @@ from host import facts
 from host.facts import guests_at_once
 from reports import FORM_NAMES
 from runs.request import SUBJECT, Request, arguments
-from text import counted, duration
+from text import clean, counted, duration
 from verbs.cli import Without, flattened
 from verbs.invocation import (
     emit,
@@ -199,6 +199,11 @@ def report_verb(
     judge: Annotated[
         bool, opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0")
     ] = True,
+    beside: Annotated[
+        list[str] | None,
+        opt("--beside ARM=FILE", "results of your hardware: fio JSON, perf stat -x, or mmtests"),
+    ] = None,
+    machine: Annotated[str, opt("--machine NAME", "what --beside was measured on")] = "",
 ) -> None:
     """Print the report of a session in one form; the exit code is the verdict's.
 
@@ -208,15 +213,50 @@ def report_verb(
     Examples:
     ./lab.py report latest  # the newest session, as text
     ./lab.py report latest --form letter  # a mail for the list
+    ./lab.py report latest --machine EPYC --beside base=a.json --beside patched=b.json  # and yours
     """
-    if as_json and (write or form not in ("text", "json")):
-        what, step = "writes no reports, and is a form", "leave out --json, or --form and --write"
+    if as_json and (write or beside or machine or form not in ("text", "json")):
+        what, step = "writes no reports, and is a form", "leave out --json, or the other options"
         raise UsageError(what, where="--json", next_step=step)
     if as_json:
         verdict = print_verdicts(folder, strict=strict)
     else:
+        shown = ""
+        if beside or machine:
+            shown = beside_it(folder, "" if write else form, beside or (), clean(machine))
         verdict = report(folder, form, strict=strict, write=write)
+        write_out(f"\n{shown}" if shown else "", end="")
     raise typer.Exit(verdict if judge else 0)
+
+
+def beside_it(folder: Path, form: str, named: Sequence[str], machine: str) -> str:
+    """A session's results and those of these files in one table.
+
+    Raises UsageError: the form has no such table, or a file or its machine is not as it has to be.
+    """
+    from reports import beside, forms
+    from reports.render import markdown, text
+    from results import native, outside
+
+    if form not in ("text", "markdown") or not (named and machine):
+        what = "goes with --machine NAME, below the forms text and markdown, without --write"
+        step = '--machine "AMD EPYC 7763, 5.10" --beside base=FILE --beside patched=FILE'
+        raise UsageError(what, where="--beside", next_step=step)
+    if native.is_native(folder):
+        from analysis.native import judge
+
+        head, boots = native.read(folder)
+        arms = [arm.name for arm in head.arms]
+        rows = beside.of_native(head, judge(head, boots))
+        of_lab = f"native mode, {head.host.get('cpu', 'this host')}"
+    else:
+        session = forms.of_operations(forms.read_comparison(folder))
+        arms, rows = [arm.name for arm in session.arms], beside.of_session(session)
+        of_lab = f"{session.manifest.experiment.mode} mode"
+    blocks = beside.blocks((of_lab, rows), outside.read(named, arms), arms, machine)
+    if form == "markdown":
+        return markdown.text(blocks)
+    return text.text(blocks, terminal_width())
 
 
 @app.command("annotate")
