@@ -21,6 +21,7 @@ from files import sha256_of
 from guests import programs, uml
 from guests.channel import Ending
 from guests.exact import Outcome
+from host import sandbox
 from host.facts import host_facts, text_of
 from host.fitness import host_cpus, place
 from kernels import make
@@ -94,10 +95,12 @@ def measure_native(
     """Build every arm's kernel, and make all rounds of a new session in ``folder``.
 
     Raises UsageError: a session is there, or other hosts are asked for; SeriesError: an arm does
-    not build or boot; InfraError: the base does not.
+    not build or boot; InfraError: the base does not, or there is no box.
     """
     options.executor.require(resolved.experiment)
     require_new(folder)
+    # Refused before builds of minutes, and not by the first boot.
+    sandbox.box()
     kernels = build_arms(resolved, options, reporter.building, resolved.flavours[0])
     experiment = resolved.experiment
     arms = experiment.all_arms

@@ -14,6 +14,7 @@ from errors import InfraError, SeriesError, SpecError, UsageError
 from guests import programs, uml
 from guests.channel import Ending
 from guests.uml import NativeResult, TimedPhase
+from host import sandbox
 from kernels import make
 from kernels.cache import IDENTITY, Kernel, kernels_folder, load, staged
 from results import door, native
@@ -21,7 +22,7 @@ from results.native import NativeHead
 from results.store import SessionStore
 from runs.boots import Reporter
 from runs.local import LocalExecutor, Options
-from runs.native import in_native_form, make_rounds, on_this_cpu, resume_native
+from runs.native import in_native_form, make_rounds, measure_native, on_this_cpu, resume_native
 from runs.request import Request
 from runs.resolved import guest_of
 from runs.session import start
@@ -79,6 +80,15 @@ def test_no_other_session_is_begun_by_it(tmp_path: Path) -> None:
     native.begin(tmp_path, head_of(9))
     with pytest.raises(door.StoreError, match="which report and sessions alone read"):
         SessionStore(tmp_path).manifest()
+
+
+def test_without_a_box_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "available", lambda: None)
+    settled = whole(Request(name="filemap-v4", mode="native"), tmp_path)
+    options, folder = Options(checkout=CHECKOUT, cache=tmp_path / "cache"), tmp_path / "s"
+    with pytest.raises(InfraError, match="no sandbox can be made"):
+        measure_native(settled, options, folder, Reporter(), created="2026-01-01T00:00:00Z")
+    assert not folder.exists()
 
 
 def test_an_exact_experiment_is_not_touched(tmp_path: Path) -> None:
