@@ -107,6 +107,12 @@ def by_round(
     return rounds
 
 
+def whole_rounds(head: NativeHead, boots: Iterable[NativeBoot]) -> list[int]:
+    """The rounds in which every arm was booted, and the base twice."""
+    made = by_round(boots)
+    return [n for n in range(head.rounds) if len(made.get(n, ())) > len(head.arms)]
+
+
 def is_native(folder: Path) -> bool:
     """Whether a session of native mode lies there."""
     return door.exists(folder, NATIVE)

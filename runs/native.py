@@ -170,8 +170,7 @@ def resume_native(folder: Path, options: Options, reporter: Reporter) -> None:
         what = f"cannot go on with it: {'; '.join(differing)}"
         step = f"begin a new session; ./lab.py report {folder} shows what is on record"
         raise InfraError(clean(what), where=clean(str(folder)), next_step=step)
-    made = native.by_round(boots)
-    ready = [n for n in range(head.rounds) if len(made.get(n, ())) > len(head.arms)]
+    ready = native.whole_rounds(head, boots)
     make_rounds(head, kernels, options.cache, folder, reporter, ready)
 
 
