@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from analysis import statistics
 from analysis.statistics import as_change
 from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
-from results.native import CROSSING, NativeBoot, NativeHead
+from results.native import CROSSING, NativeBoot, NativeHead, by_round
 from results.record import Manifest, Record
 from text import percent
 
@@ -169,11 +169,8 @@ def crossings(boots: Iterable[NativeBoot]) -> Mapping[str, float]:
 def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: str) -> _Rounds:
     """A phase of whole rounds."""
     base = head.arms[0].name
-    by_round: dict[int, dict[tuple[str, bool], NativeBoot]] = {}
-    for boot in boots:
-        by_round.setdefault(boot.round, {})[boot.arm, boot.again] = boot
     keys = ((base, False), (base, True), (arm, False))
-    whole = [of for _, of in sorted(by_round.items()) if all(key in of for key in keys)]
+    whole = [of for _, of in sorted(by_round(boots).items()) if all(key in of for key in keys)]
 
     def nanoseconds(boot: NativeBoot) -> float:
         timed = boot.phases[phase]

@@ -201,14 +201,14 @@ def signed_rank_p(differences: Sequence[float] | Floats) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def student_quantile(level: float, freedom: int) -> float:
+def student_quantile(level: float, freedom: float) -> float:
     """Half the width of Student's interval of this level, in standard errors."""
     from scipy import special
 
     return float(special.stdtrit(freedom, (1 + level) / 2))
 
 
-def student_p(statistic: float, freedom: int) -> float:
+def student_p(statistic: float, freedom: float) -> float:
     """The two-sided p value of Student's statistic."""
     from scipy import special
 
@@ -249,6 +249,39 @@ SKEWNESS = 2.0
 # A bound is at most that many times as far off as Student's: the transformation has a plateau, on
 # which those of small samples would go any distance.
 FARTHEST = 2.0
+
+
+class Welch(NamedTuple):
+    """The difference of two means of logarithms, its interval and p value, and its freedom."""
+
+    estimate: float
+    interval: Interval
+    p: float
+    freedom: float
+
+
+def welch(base: Sequence[float], patched: Sequence[float], level: float) -> Welch | None:
+    """Welch's t of the logarithms of two independent rows (Biometrika 34, 1947).
+
+    Rows may differ in length and variance.  None: a row has fewer than two values, or no row has
+    any spread.  Raises ValueError: a value that is not a finite number above zero.
+    """
+    _check_level(level)
+    rows = [np.asarray(row, dtype=float) for row in (base, patched)]
+    if any(not np.all(np.isfinite(row)) or np.any(row <= 0) for row in rows):
+        raise ValueError("a ratio needs finite numbers above zero")
+    if min(row.size for row in rows) < 2:
+        return None
+    logs = [np.log(row) for row in rows]
+    parts = [float(np.var(row, ddof=1)) / row.size for row in logs]
+    if sum(parts) <= 0:
+        return None
+    pairs = zip(parts, logs, strict=True)
+    freedom = sum(parts) ** 2 / sum(part**2 / (row.size - 1) for part, row in pairs)
+    estimate, error = float(np.mean(logs[1]) - np.mean(logs[0])), math.sqrt(sum(parts))
+    half = student_quantile(level, freedom) * error
+    interval = Interval(estimate - half, estimate + half, level)
+    return Welch(estimate, interval, student_p(estimate / error, freedom), freedom)
 
 
 def skewness(differences: Floats) -> Floats:

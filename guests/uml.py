@@ -56,6 +56,16 @@ LACKS = {
 LINE = re.compile(r"^phase ([a-z0-9]+) (\d{1,6}) (\d{1,6})((?: \d{1,12}){1,4096})\r?$", re.M)
 HERTZ = re.compile(r"^tsc_hz (\d{8,11})\r?$", re.M)
 FAILED = re.compile(r"^failed (.*?)\r?$", re.M)
+# What keeps such a kernel from running here, by its words, and what helps.
+REFUSED = {
+    re.compile(r"^(?:ptrace: .*|check_ptrace : .*)$", re.M): (
+        "this host refuses ptrace, by which kernels before 7.x run their processes: allow it in "
+        "the container (SYS_PTRACE) and by kernel.yama.ptrace_scope, or measure on 7.x"
+    ),
+    re.compile(r"ptrace set fp regs failed.*"): (
+        "kernels before 7.x do not run on a CPU with AMX: measure on 7.x, or on another CPU"
+    ),
+}
 DONE = re.compile(r"^done\r?$", re.M)
 
 
@@ -81,6 +91,9 @@ def parse(console: str) -> NativeResult:
     if failed := FAILED.search(console):
         raise ValueError(clean(failed[1]))
     hertz = HERTZ.search(console)
+    for pattern, why in REFUSED.items():
+        if match := pattern.search(console):
+            raise ValueError(f"{why} ({clean(match[0])})")
     if not DONE.search(console) or hertz is None:
         raise ValueError("the guest did not get to its end")
     phases = {

@@ -264,7 +264,7 @@ def timed_boots(
     with suppress(door.StoreError):
         if native.is_native(folder):
             head, boots = native.read(folder)
-            whole = head.same_code or len(boots) == head.rounds * (1 + len(head.arms))
+            whole = head.same_code or len(native.whole_rounds(head, boots)) == head.rounds
             contents = {content for arm in head.arms for content in arm.contents}
             return (head, boots) if whole and contents == entry.digests else None
     return None

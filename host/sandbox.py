@@ -20,14 +20,17 @@ from typing import Literal
 
 from errors import InfraError
 from host import folders
-from host.facts import memory_available_mib
+from host.facts import memory_available_mib, text_of
 from host.packages import install_line
 from host.process import run
-from text import words
+from text import clean, words
 
 # Nobody's: above the users of distributions, below those that systemd gives out.
 BOX_UID = 60_577
 Tool = Literal["bwrap", "unshare"]
+TOOLS: tuple[Tool, ...] = ("bwrap", "unshare")
+# Of what no box is made of: the second is a word of ``host.filtered``.
+NO_USER, NO_FILTER = "this user namespace has no user", "the kernel takes no filter"
 TRIAL_TIMEOUT_S = 30.0
 # What programs need of the system; what is not there is left out.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
@@ -122,21 +125,34 @@ def box(
     """A box of what this host has.  Raises InfraError: it has nothing to make one of."""
     tool = available()
     if tool is None:
-        what = "no sandbox can be made: neither bwrap nor unshare works here"
-        raise InfraError(what, where="sandbox", next_step=remedy())
+        what = f"no sandbox can be made: neither bwrap nor unshare works here{tried()[1]}"
+        raise InfraError(clean(what), where="sandbox", next_step=remedy())
     return Box(tool, writable, tuple(readable), limits or Limits())
 
 
 def remedy() -> str:
     """What to do where no box can be made."""
+    if NO_USER in tried()[1]:
+        return f"run as an ordinary user, or where the user namespace has a user {BOX_UID}"
+    if NO_FILTER in tried()[1]:
+        return "let this kernel or container filter system calls (CONFIG_SECCOMP_FILTER)"
     if shutil.which("bwrap"):
         return "let this kernel or container make user namespaces (SECURITY.md); bwrap is here"
     return install_line(["bubblewrap"])
 
 
-@functools.cache
-def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
+def available(tools: tuple[Tool, ...] = TOOLS) -> Tool | None:
     """The first that makes boxes here, tried with a small program; None where none does."""
+    return tried(tools)[0]
+
+
+@functools.cache
+def tried(tools: tuple[Tool, ...] = TOOLS) -> tuple[Tool | None, str]:
+    """The first that makes boxes, or None and the last words of those that do not."""
+    users = [line.split() for line in text_of(Path("/proc/self/uid_map")).splitlines()]
+    if users and not any(0 <= _uid() - int(first) < int(count) for first, _, count in users):
+        return None, f"; {NO_USER} {_uid()}, which root's boxes run as"
+    last = ""
     for tool in tools:
         if shutil.which(tool) is None:
             continue
@@ -150,8 +166,9 @@ def available(tools: tuple[Tool, ...] = ("bwrap", "unshare")) -> Tool | None:
                     check=False,
                 )
             if done.returncode == 0 and (folder / "made").exists():
-                return tool
-    return None
+                return tool, ""
+            last += f"; {(done.tail().splitlines() or [''])[-1]}"
+    return None, last
 
 
 def accounting() -> str:

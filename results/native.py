@@ -6,7 +6,7 @@ wall mode: none of its numbers is in one verdict with theirs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from results import door
 from results.door import StoreError
-from results.record import Record
+from results.record import FileName, Record
 
 NATIVE, BOOTS = "native.json", "native-boots.jsonl"
 # Of ticks and what is counted beside them: a window has thousands, a second a few billions.
@@ -29,18 +29,19 @@ IS_NATIVE = "holds a session of native mode, which report and sessions alone rea
 class NativeArm(Record):
     """An arm: its patches, by name and by what is in them, and the key of its kernel."""
 
-    name: str
+    name: FileName
     label: str
     patches: tuple[str, ...]
     contents: tuple[str, ...]
-    kernel: str
+    kernel: FileName
 
 
 class NativeHead(Record):
     """What a session measures; ``phases`` are by case, ``left_out`` cases with why.
 
     ``orders`` counts the orders in which each kernel's objects are linked; ``change`` and ``alpha``
-    are as in an experiment's thresholds.  With ``same_code`` nothing is booted.
+    are as in an experiment's thresholds.  With ``same_code`` nothing is booted.  ``program`` is the
+    digest of what times the phases; sessions of before have none.
     """
 
     schema_version: Literal[1] = 1
@@ -51,7 +52,7 @@ class NativeHead(Record):
     release: str
     arms: Annotated[tuple[NativeArm, ...], Field(min_length=2)]
     orders: Annotated[int, Field(ge=1, le=1000)]
-    phases: Mapping[str, tuple[str, ...]]
+    phases: Mapping[str, tuple[FileName, ...]]
     left_out: Mapping[str, str]
     rounds: Annotated[int, Field(ge=1, le=1000)]
     seed: int
@@ -59,6 +60,7 @@ class NativeHead(Record):
     alpha: Annotated[float, Field(gt=0, le=0.5)]
     equivalence_alpha: Annotated[float, Field(gt=0, lt=0.5)]
     same_code: bool
+    program: str = ""
     host: Mapping[str, str]
 
 
@@ -86,6 +88,29 @@ class NativeBoot(Record):
     seconds: float
     stolen: float
     foreign: float
+
+
+def by_round(
+    boots: Iterable[NativeBoot],
+) -> dict[int, dict[tuple[str, bool], NativeBoot]]:
+    """The boots of each round by arm, and whether it is the base once more.
+
+    A round that was interrupted is made anew from its first boot, so that all are close in time:
+    one that is there already begins its round again.
+    """
+    rounds: dict[int, dict[tuple[str, bool], NativeBoot]] = {}
+    for boot in boots:
+        of = rounds.setdefault(boot.round, {})
+        if (boot.arm, boot.again) in of:
+            of.clear()
+        of[boot.arm, boot.again] = boot
+    return rounds
+
+
+def whole_rounds(head: NativeHead, boots: Iterable[NativeBoot]) -> list[int]:
+    """The rounds in which every arm was booted, and the base twice."""
+    made = by_round(boots)
+    return [n for n in range(head.rounds) if len(made.get(n, ())) > len(head.arms)]
 
 
 def is_native(folder: Path) -> bool:

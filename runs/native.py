@@ -9,21 +9,23 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import InfraError, SeriesError, SpecError
+from errors import InfraError, SeriesError, SpecError, UsageError
 from experiment.plan import Conditions
 from experiment.spec import Experiment, Guest
 from files import sha256_of
-from guests import uml
+from guests import programs, uml
 from guests.channel import Ending
 from guests.exact import Outcome
+from host import sandbox
 from host.facts import host_facts, text_of
 from host.fitness import host_cpus, place
 from kernels import make
-from kernels.cache import Kernel
+from kernels.cache import Kernel, hold, load
 from kernels.config import UM
 from results import door, native
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
@@ -33,9 +35,11 @@ from runs.local import Options, workspace
 from runs.resolved import Resolved
 from runs.session import require_new
 from runs.wall import lab_kept_off, watched
-from text import duration
+from text import clean, duration
 
 RAW = "raw"
+# What of the host has to be the same for all rounds of a session.
+OF_HOST = ("cpu", "model", "cores", "threads", "governor", "hypervisor", "kernel")
 # The folder of the lab's own loops in the kernel, among additions.
 LOOPS = "loops"
 
@@ -91,12 +95,13 @@ def measure_native(
     """Build every arm's kernel, and make all rounds of a new session in ``folder``.
 
     Raises UsageError: a session is there, or other hosts are asked for; SeriesError: an arm does
-    not build or boot; InfraError: the base does not.
+    not build or boot; InfraError: the base does not, or there is no box.
     """
     options.executor.require(resolved.experiment)
     require_new(folder)
+    # Refused before builds of minutes, and not by the first boot.
+    sandbox.box()
     kernels = build_arms(resolved, options, reporter.building, resolved.flavours[0])
-    door.make_folder(folder, RAW)
     experiment = resolved.experiment
     arms = experiment.all_arms
     contents = {
@@ -128,14 +133,45 @@ def measure_native(
         alpha=experiment.thresholds.alpha,
         equivalence_alpha=experiment.thresholds.equivalence_alpha,
         same_code=len(codes) == 1 and not options.measure_anyway,
+        program=programs.digest(uml.PHASES),
         host=on_this_cpu(),
     )
     native.begin(folder, head)
     reporter.log(f"session {folder}")
-    if head.same_code:
-        reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
-        return
-    make_rounds(head, kernels, options.cache, folder, reporter, experiment.wall.attempts)
+    make_rounds(head, kernels, options.cache, folder, reporter, attempts=experiment.wall.attempts)
+
+
+def resume_native(folder: Path, options: Options, reporter: Reporter) -> None:
+    """Make the rounds of a session that are missing, one that was interrupted as a whole.
+
+    A round is compared within itself, so that rounds of another hour are as good as those on
+    record; those of another CPU, program or kernel are not.  Raises StoreError: no session, or
+    damaged; UsageError: not by this host; InfraError: what is measured would not be the same.
+    """
+    head, boots = native.read(folder)
+    if options.executor.name != "local":
+        what = "a session of native mode is measured on the host it was started on"
+        raise UsageError(what, where=options.executor.name, next_step="--executor local there")
+    today, phases = on_this_cpu(), {phase for of in uml.PHASES_OF.values() for phase in of}
+    pairs = [(f"the host's {name}", head.host.get(name, ""), today[name]) for name in OF_HOST]
+    pairs += [("the program that times phases", head.program, programs.digest(uml.PHASES))]
+    differing = [
+        f"{what}: now {now}, then {then or 'unknown'}" for what, then, now in pairs if now != then
+    ]
+    loaded = {arm.name: load(options.cache, arm.kernel, used=True) for arm in head.arms}
+    kernels = {name: kernel for name, kernel in loaded.items() if kernel}
+    gone = [arm.name for arm in head.arms if arm.name not in kernels]
+    differing += [f"the kernel of {name} is not in the cache any more" for name in gone]
+    short = [name for name, kernel in kernels.items() if len(kernel.orders) < head.orders]
+    differing += [f"the kernel of {name} is not linked in {head.orders} orders" for name in short]
+    planned = {phase for of in head.phases.values() for phase in of}
+    differing += [f"this lab has no phase {name}" for name in sorted(planned - phases)]
+    if differing:
+        what = f"cannot go on with it: {'; '.join(differing)}"
+        step = f"begin a new session; ./lab.py report {folder} shows what is on record"
+        raise InfraError(clean(what), where=clean(str(folder)), next_step=step)
+    ready = native.whole_rounds(head, boots)
+    make_rounds(head, kernels, options.cache, folder, reporter, ready)
 
 
 def on_this_cpu(
@@ -196,10 +232,21 @@ def make_rounds(
     cache: Path,
     folder: Path,
     reporter: Reporter,
+    ready: Collection[int] = (),
+    *,
     attempts: int = 2,
 ) -> None:
-    """Make every round.  SeriesError: an arm never gets to its end; InfraError: the base."""
+    """Make every round but those that are ``ready``.
+
+    Raises SeriesError: an arm never gets to its end; InfraError: the base.
+    """
+    left = [number for number in range(head.rounds) if number not in ready]
+    if head.same_code or not left:
+        same = "the arms' machine code is the same: nothing to boot (--measure-anyway does)"
+        reporter.log(same if head.same_code else "every planned round is on record")
+        return
     base, others = head.arms[0].name, [arm.name for arm in head.arms[1:]]
+    boots = 2 + len(others)
     phases = tuple(sorted({phase for of in head.phases.values() for phase in of}))
     placement = place(host_cpus(), vcpus=1)
     cpu = placement.vcpus[0] if placement else None
@@ -207,14 +254,17 @@ def make_rounds(
     with (
         workspace(cache, 4 * uml.MEMORY_MIB * MIB) as scratch,
         lab_kept_off(placement),
-        reporter.runs(head.rounds * (2 + len(others)), 0, 1),
+        reporter.runs(head.rounds * boots, (head.rounds - len(left)) * boots, 1),
+        ExitStack() as held,
     ):
+        for kernel in kernels.values():
+            held.enter_context(hold(kernel))
         archives = {
             name: uml.root(door.make_folder(scratch, f"root-{name}"), cache, kernel.modules)
             for name, kernel in kernels.items()
         }
         stage = NativeStage(kernels, archives, scratch, folder, phases, cpu)
-        for number in range(head.rounds):
+        for number in left:
             order = number % head.orders
             planned = [(base, False), (base, True), *((name, False) for name in others)]
             random.Random(f"{head.seed} {number}").shuffle(planned)  # noqa: S311

@@ -90,7 +90,7 @@ def start(
     store = SessionStore(folder)
     require_new(folder)
     if resolved.experiment.mode == "native":
-        what = "a session of native mode is made in one go, by this host"
+        what = "a session of native mode is made by this host alone"
         raise UsageError(what, where="mode = native", next_step="./lab.py run or ./lab.py measure")
     session = prepare(resolved, options, progress)
     copy_series(resolved.series, folder, options)

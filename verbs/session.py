@@ -21,7 +21,7 @@ from host import facts
 from host.facts import guests_at_once
 from reports import FORM_NAMES
 from runs.request import SUBJECT, Request, arguments
-from text import counted, duration
+from text import clean, counted, duration
 from verbs.cli import Without, flattened
 from verbs.invocation import (
     emit,
@@ -202,6 +202,11 @@ def report_verb(
     judge: Annotated[
         bool, opt("--judge/--no-judge", "exit with the code of the verdict, or always with 0")
     ] = True,
+    beside: Annotated[
+        list[str] | None,
+        opt("--beside ARM=FILE", "results of your hardware: fio JSON, perf stat -x, or mmtests"),
+    ] = None,
+    machine: Annotated[str, opt("--machine NAME", "what --beside was measured on")] = "",
 ) -> None:
     """Print the report of a session in one form; the exit code is the verdict's.
 
@@ -211,15 +216,50 @@ def report_verb(
     Examples:
     ./lab.py report latest  # the newest session, as text
     ./lab.py report latest --form letter  # a mail for the list
+    ./lab.py report latest --machine EPYC --beside base=a.json --beside patched=b.json  # and yours
     """
-    if as_json and (write or form not in ("text", "json")):
-        what, step = "writes no reports, and is a form", "leave out --json, or --form and --write"
+    if as_json and (write or beside or machine or form not in ("text", "json")):
+        what, step = "writes no reports, and is a form", "leave out --json, or the other options"
         raise UsageError(what, where="--json", next_step=step)
     if as_json:
         verdict = print_verdicts(folder, strict=strict)
     else:
+        shown = ""
+        if beside or machine:
+            shown = beside_it(folder, "" if write else form, beside or (), clean(machine))
         verdict = report(folder, form, strict=strict, write=write)
+        write_out(f"\n{shown}" if shown else "", end="")
     raise typer.Exit(verdict if judge else 0)
+
+
+def beside_it(folder: Path, form: str, named: Sequence[str], machine: str) -> str:
+    """A session's results and those of these files in one table.
+
+    Raises UsageError: the form has no such table, or a file or its machine is not as it has to be.
+    """
+    from reports import beside, forms
+    from reports.render import markdown, text
+    from results import native, outside
+
+    if form not in ("text", "markdown") or not (named and machine):
+        what = "goes with --machine NAME, below the forms text and markdown, without --write"
+        step = '--machine "AMD EPYC 7763, 5.10" --beside base=FILE --beside patched=FILE'
+        raise UsageError(what, where="--beside", next_step=step)
+    if native.is_native(folder):
+        from analysis.native import judge
+
+        head, boots = native.read(folder)
+        arms = [arm.name for arm in head.arms]
+        rows = beside.of_native(head, judge(head, boots))
+        of_lab = f"native mode, {head.host.get('cpu', 'this host')}"
+    else:
+        session = forms.of_operations(forms.read_comparison(folder))
+        arms, rows = [arm.name for arm in session.arms], beside.of_session(session)
+        of_lab = f"{session.manifest.experiment.mode} mode"
+    blocks = beside.blocks((of_lab, rows), outside.read(named, arms), arms, machine)
+    if form == "markdown":
+        return markdown.text(blocks)
+    return text.text(blocks, terminal_width())
 
 
 @app.command("annotate")
@@ -314,22 +354,30 @@ def measure(
     from results.store import MANIFEST
     from runs import session as sessions
     from runs.boots import Reporter
+    from runs.native import measure_native, resume_native
 
     reporter, began = Reporter(), time.monotonic()
 
-    def ended(target: Path) -> AbstractContextManager[None]:
+    def ended(target: Path, head: str = MANIFEST) -> AbstractContextManager[None]:
         again = (verb, "--resume", str(target))
-        return resumable(again, target / MANIFEST) if verb else nullcontext()
+        return resumable(again, target / head) if verb else nullcontext()
 
     with placed(run_options, where, reporter) as on:
-        if resume is not None and native.is_native(resume):
-            what = "a session of native mode is made in one go"
-            step = f"begin another one; ./lab.py report {resume} shows what is on record"
-            raise UsageError(what, where="--resume", next_step=step)
         if resume is not None and (folder or not replace(request, max_seeds=None).is_empty):
             what = "a session is resumed as it was begun, but for --max-seeds"
             step = "leave out EXPERIMENT, --series, --set, --seeds and --session"
             raise UsageError(what, where="--resume", next_step=step)
+        if resume is not None and native.is_native(resume):
+            if request.max_seeds is not None:
+                what = "seeds are added in exact mode only, and this is a session of native mode"
+                step = "leave out --max-seeds to finish it, or begin one with more rounds (--seeds)"
+                raise UsageError(what, where=f"--max-seeds {request.max_seeds}", next_step=step)
+            with (
+                sessions.locked(resume, must_exist=True, head=native.NATIVE),
+                ended(resume, native.NATIVE),
+            ):
+                resume_native(resume, on, reporter)
+            return resume
         if resume is not None:
             with sessions.locked(resume, must_exist=True), ended(resume):
                 opened, store, on = sessions.reopen(
@@ -346,9 +394,7 @@ def measure(
             require_trusted(resolved.series_parts(), on.trusted)
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
-            from runs.native import measure_native
-
-            with sessions.locked(target):
+            with sessions.locked(target), ended(target, native.NATIVE):
                 measure_native(resolved, on, target, reporter, created=sessions.now())
             return target
         with sessions.locked(target), ended(target):

@@ -15,6 +15,16 @@ def verdicts(world: World, rounds: int = 24, sessions: int = SESSIONS) -> list[V
     return [judge(head, boots_of(head, world, seed))[0].verdict for seed in range(sessions)]
 
 
+def test_of_a_round_that_was_made_anew_the_last_try_counts() -> None:
+    """The first try was interrupted: its boots are of another hour."""
+    head = head_of(24)
+    boots = boots_of(head, World(change=0.02), 1)
+    early = boots_of(head, World(change=0.5, biased=0.5), 2)
+    begun = [boot for boot in early if boot.round == 5][:2]
+    at = next(number for number, boot in enumerate(boots) if boot.round == 5)
+    assert judge(head, (*boots[:at], *begun, *boots[at:])) == judge(head, boots)
+
+
 def test_the_same_code_in_other_places_is_hardly_ever_called() -> None:
     """One in a hundred at most: of 150 sessions no more than four (the 0.99 quantile is 5)."""
     called = [verdict for verdict in verdicts(World()) if verdict in CALLED]

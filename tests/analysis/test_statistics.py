@@ -23,6 +23,30 @@ def test_log_ratios_are_paired_and_exactly_zero_for_equal_values() -> None:
     assert s.log_ratios([66339.528377], [66339.528377])[0] == 0.0
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 9), (5, 3), (30, 30)])
+def test_welch_is_that_of_scipy(sizes: tuple[int, int]) -> None:
+    random = np.random.default_rng(sum(sizes))
+    base, patched = (
+        np.exp(random.normal(m, sd, n))
+        for m, sd, n in zip((0, 0.2), (0.1, 0.4), sizes, strict=True)
+    )
+    ours = s.welch(base.tolist(), patched.tolist(), 0.99)
+    theirs = stats.ttest_ind(np.log(patched), np.log(base), equal_var=False)
+    bounds = theirs.confidence_interval(0.99)
+    assert ours is not None
+    assert ours.p == pytest.approx(theirs.pvalue)
+    assert ours.freedom == pytest.approx(theirs.df)
+    assert (ours.interval.low, ours.interval.high) == pytest.approx((bounds.low, bounds.high))
+
+
+def test_welch_knows_no_spread_of_one_value_and_of_equal_ones() -> None:
+    assert s.welch([1.0], [2.0, 2.1], 0.99) is None
+    assert s.welch([1.0, 1.0], [2.0, 2.0], 0.99) is None
+    assert s.welch([1.0, 1.0], [2.0, 2.1], 0.99) is not None
+    with pytest.raises(ValueError, match="above zero"):
+        s.welch([0.0, 1.0], [2.0, 2.1], 0.99)
+
+
 @pytest.mark.parametrize(
     ("base", "patched"),
     [

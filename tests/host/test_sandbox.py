@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from host.process import run
 from host.sandbox import Box, Limits, Tool
 from tests.integration.lab_process import CHECKOUT
 from tests.values import data, script
-from tests.waiting import wait_until
+from tests.waiting import completed, wait_until
 
 SECRET = "canary-of-the-home"
 
@@ -160,6 +161,45 @@ def test_a_host_without_either_says_what_to_install(monkeypatch: pytest.MonkeyPa
         with pytest.raises(InfraError, match="no sandbox can be made") as caught:
             sandbox.box()
         assert words in caught.value.next_step
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of programs that come before the system's."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    sandbox.tried.cache_clear()
+    yield tools
+    sandbox.tried.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("last", "step"),
+    [
+        ("Creating new namespace failed: nesting depth", "make user namespaces"),
+        ("OSError: [Errno 22] the kernel takes no filter of system calls", "filter system calls"),
+    ],
+)
+def test_what_neither_can_do_here_is_quoted(last: str, step: str, tools: Path) -> None:
+    for name in ("bwrap", "unshare"):
+        script(tools / name, f"echo first >&2; echo '{name}: {last}' >&2; exit 1")
+    with pytest.raises(
+        InfraError, match=r"neither bwrap nor unshare works here; bwrap: "
+    ) as caught:
+        sandbox.box()
+    assert f"; bwrap: {last}; unshare: {last[:10]}" in caught.value.what
+    assert step in caught.value.next_step
+
+
+def test_a_user_namespace_of_one_user_is_named_as_the_cause() -> None:
+    """Root of such a namespace, as of a container's, has nobody to run a box as."""
+    code = "from host import sandbox; sandbox.box()"
+    done = completed(["unshare", "-Ur", sys.executable, "-c", code], check=False)
+    if "unshare failed" in done.stderr:
+        pytest.skip("this host makes no user namespaces")
+    assert f"this user namespace has no user {sandbox.BOX_UID}" in done.stderr
+    assert "next: run as an ordinary user" in done.stderr
 
 
 def test_programs_outside_of_the_system_are_named(

@@ -1,27 +1,35 @@
 """Sessions of native mode: what is refused before a build, and the order of what is booted."""
 
+import os
+import signal
+import time
 from collections.abc import Collection
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from errors import InfraError, SeriesError, SpecError, UsageError
-from guests import uml
+from guests import programs, uml
 from guests.channel import Ending
 from guests.uml import NativeResult, TimedPhase
+from host import sandbox
 from kernels import make
-from kernels.cache import Kernel
+from kernels.cache import IDENTITY, Kernel, kernels_folder, load, staged
 from results import door, native
+from results.native import NativeHead
 from results.store import SessionStore
 from runs.boots import Reporter
-from runs.local import Options
-from runs.native import in_native_form, make_rounds
+from runs.local import LocalExecutor, Options
+from runs.native import in_native_form, make_rounds, measure_native, on_this_cpu, resume_native
 from runs.request import Request
 from runs.resolved import guest_of
 from runs.session import start
 from tests.analysis.native_factory import head_of
 from tests.runs.test_resolve import CHECKOUT, whole
-from tests.values import identity
+from tests.values import but, identity
+from tests.waiting import wait_until
 
 FOLIO_ADD = ("configs/series/slow-add-256",)
 
@@ -67,11 +75,20 @@ def test_there_are_no_checks(tmp_path: Path) -> None:
 def test_no_other_session_is_begun_by_it(tmp_path: Path) -> None:
     settled = whole(Request(name="filemap-v4", mode="native"), tmp_path)
     options = Options(checkout=CHECKOUT, cache=tmp_path)
-    with pytest.raises(UsageError, match="made in one go"):
+    with pytest.raises(UsageError, match="made by this host alone"):
         start(settled, options, tmp_path / "s", (), lambda name, progress: None)
     native.begin(tmp_path, head_of(9))
     with pytest.raises(door.StoreError, match="which report and sessions alone read"):
         SessionStore(tmp_path).manifest()
+
+
+def test_without_a_box_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "available", lambda: None)
+    settled = whole(Request(name="filemap-v4", mode="native"), tmp_path)
+    options, folder = Options(checkout=CHECKOUT, cache=tmp_path / "cache"), tmp_path / "s"
+    with pytest.raises(InfraError, match="no sandbox can be made"):
+        measure_native(settled, options, folder, Reporter(), created="2026-01-01T00:00:00Z")
+    assert not folder.exists()
 
 
 def test_an_exact_experiment_is_not_touched(tmp_path: Path) -> None:
@@ -105,7 +122,7 @@ def made(folder: Path, *broken: str) -> None:
     door.make_folder(folder, "raw")
     kernels = {}
     for arm in ("base", "patched"):
-        place = folder / (f"broken-{arm}" if arm in broken else arm)
+        place = folder / "kernels" / (f"broken-{arm}" if arm in broken else arm)
         for number in range(1, make.ORDERS + 1):
             door.write(door.make_folder(place), f"order-{number:02}", "")
         kernels[arm] = Kernel(place, identity(arm))
@@ -147,3 +164,173 @@ def test_what_no_arm_boots_is_not_the_series_failure(booted: list[Path], tmp_pat
     # The first round of this seed begins with the patched arm.
     assert booted[0].parent.name == "broken-patched"
     assert caught.value.where == "base"
+
+
+class Interruptible:
+    """A session in a folder, whose two kernels are in a cache, and a host that stops when told."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.options = Options(checkout=CHECKOUT, cache=tmp_path / "cache")
+        self.folder, self.stopped = tmp_path / "session", tmp_path / "stopped"
+        self.folder.mkdir()
+        self.boots_until: float = float("inf")
+        self.interrupts = True
+        self.head = but(head_of(9), program=programs.digest(uml.PHASES), host=on_this_cpu())
+        arms = [but(arm, kernel=arm.name) for arm in self.head.arms]
+        self.head = but(self.head, arms=tuple(arms))
+        for arm in self.head.arms:
+            with staged(self.options.cache, arm.kernel) as place:
+                (place / IDENTITY).write_text(identity(arm.kernel).model_dump_json())
+                for number in range(1, make.ORDERS + 1):
+                    (place / f"order-{number:02}").write_text("")
+        native.begin(self.folder, self.head)
+        plain = uml.boot
+
+        def boot(*of: object) -> tuple[NativeResult | None, Ending, str]:
+            self.boots_until -= 1
+            if self.boots_until < 0:
+                if self.interrupts:
+                    raise KeyboardInterrupt
+                self.stopped.touch()
+                time.sleep(600)
+            return plain(*of)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(uml, "boot", boot)
+
+    def begin(self, boots: int) -> None:
+        """Make so many boots of a new session; in the next one the user or the kernel ends it."""
+        self.boots_until = boots
+        loaded = {arm.name: load(self.options.cache, arm.kernel) for arm in self.head.arms}
+        kernels = {name: kernel for name, kernel in loaded.items() if kernel}
+        make_rounds(self.head, kernels, self.options.cache, self.folder, Reporter())
+
+    def resume(self, boots: float = float("inf")) -> list[tuple[int, str, bool, int]]:
+        """Go on with it, and which boots are on record then."""
+        self.boots_until = boots
+        resume_native(self.folder, self.options, Reporter())
+        return self.made()
+
+    def made(self) -> list[tuple[int, str, bool, int]]:
+        boots = native.read(self.folder)[1] if (self.folder / native.BOOTS).exists() else ()
+        return [(boot.round, boot.arm, boot.again, boot.order) for boot in boots]
+
+
+@pytest.fixture
+def world(tmp_path: Path, booted: list[Path], monkeypatch: pytest.MonkeyPatch) -> Interruptible:
+    return Interruptible(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def whole_schedule(
+    tmp_path: Path, booted: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[int, str, bool, int]]:
+    """The boots of the same session that nobody interrupts."""
+    other = tmp_path / "uninterrupted"
+    other.mkdir()
+    return Interruptible(other, monkeypatch).resume()
+
+
+@pytest.mark.parametrize("boots", [0, 3, 4, 5, 26])
+def test_an_interrupted_session_goes_on_with_the_schedule_it_was_begun_with(
+    boots: int, world: Interruptible, whole_schedule: list[tuple[int, str, bool, int]]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        world.begin(boots)
+    before = world.made()
+    assert before == whole_schedule[:boots]
+    # A round that was begun is made anew, and what it had stays on record.
+    assert world.resume() == before + whole_schedule[boots - boots % 3 :]
+    assert len(whole_schedule) == 27
+    assert len(world.resume()) == 27 + boots % 3
+
+
+def test_a_round_that_is_interrupted_twice_is_whole_only_with_boots_of_one_try(
+    world: Interruptible, whole_schedule: list[tuple[int, str, bool, int]]
+) -> None:
+    """Two boots of one try and one of another would be three arms of a round."""
+    with pytest.raises(KeyboardInterrupt):
+        world.begin(2)
+    with pytest.raises(KeyboardInterrupt):
+        world.resume(1)
+    assert world.resume() == whole_schedule[:2] + whole_schedule[:1] + whole_schedule
+
+
+def test_a_killed_session_loses_no_boot_and_goes_on(
+    world: Interruptible, whole_schedule: list[tuple[int, str, bool, int]]
+) -> None:
+    world.interrupts = False
+    lab = get_context("fork").Process(target=world.begin, args=(7,))
+    lab.start()
+    wait_until(lambda: world.stopped.exists() or not lab.is_alive(), "boot that does not end")
+    assert lab.pid
+    os.kill(lab.pid, signal.SIGKILL)
+    lab.join()
+    assert lab.exitcode == -signal.SIGKILL
+    assert world.made() == whole_schedule[:7]
+    with (world.folder / native.BOOTS).open("a") as stream:
+        stream.write('{"round": 2, "arm": "ba')
+    assert world.resume() == whole_schedule[:7] + whole_schedule[6:]
+    scratch = [path for path in (world.options.cache / "scratch").iterdir() if path.is_dir()]
+    assert scratch == []
+
+
+def of_another_host(world: Interruptible) -> NativeHead:
+    return but(world.head, host={**world.head.host, "model": "another"})
+
+
+def of_another_program(world: Interruptible) -> NativeHead:
+    return but(world.head, program="")
+
+
+def of_no_phase(world: Interruptible) -> NativeHead:
+    return but(world.head, phases={"filemap-4k": ("readahead", "crossing")})
+
+
+def of_many_orders(world: Interruptible) -> NativeHead:
+    return but(world.head, orders=make.ORDERS + 1)
+
+
+def of_another_cache(world: Interruptible) -> NativeHead:
+    kernels_folder(world.options.cache).joinpath("base", IDENTITY).unlink()
+    return world.head
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (of_another_host, r"the host's model: now .*, then another"),
+        (of_another_program, r"the program that times phases: now \w+, then unknown"),
+        (of_no_phase, "this lab has no phase crossing"),
+        (of_many_orders, "the kernel of base is not linked in 25 orders"),
+        (of_another_cache, "the kernel of base is not in the cache any more"),
+    ],
+)
+def test_boots_that_would_measure_something_else_are_refused(
+    change: object, why: str, world: Interruptible
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        world.begin(4)
+    assert callable(change)
+    native.begin(world.folder, change(world))
+    text = (world.folder / native.BOOTS).read_bytes()
+    with pytest.raises(InfraError, match=why) as caught:
+        world.resume()
+    assert f"./lab.py report {world.folder} shows what is on record" in caught.value.next_step
+    assert (world.folder / native.BOOTS).read_bytes() == text
+
+
+def test_another_host_does_not_go_on_with_it(world: Interruptible) -> None:
+    world.options = replace(world.options, executor=LocalExecutor(name="dask://host:1"))
+    with pytest.raises(UsageError, match="measured on the host it was started on"):
+        world.resume()
+
+
+@pytest.mark.parametrize("field", ["name", "kernel"])
+def test_a_name_that_leads_out_of_the_folder_is_no_arm(field: str, world: Interruptible) -> None:
+    (world.folder / native.NATIVE).write_text(
+        but(
+            world.head, arms=(but(world.head.arms[0], **{field: "/../../x"}), world.head.arms[1])
+        ).model_dump_json()
+    )
+    with pytest.raises(door.StoreError, match="no session of native mode"):
+        world.resume()

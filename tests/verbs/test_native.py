@@ -38,6 +38,17 @@ def test_a_verb_of_other_modes_refuses_it_by_name(
     assert {path.name for path in session.iterdir()} == kept
 
 
+def test_an_interruption_names_the_command_that_resumes_it(
+    main: Terminal, session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*of: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runs.native.resume_native", interrupted)
+    assert main("run", "--resume", session) == 130
+    assert f"to continue: ./lab.py run --resume {session}\n" in main.err
+
+
 def test_the_verbs_that_show_sessions_show_it(main: Terminal, session: Path) -> None:
     assert main("sessions", session.parent) == 0
     assert "exit 1  slow  1 regression" in main.out

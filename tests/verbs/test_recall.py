@@ -13,7 +13,7 @@ from experiment.ad_hoc import NoWorkloadError
 from files import sha256_of
 from history import recall
 from results.coverage import suggest
-from results.native import NativeHead, append, begin
+from results.native import BOOTS, NativeHead, append, begin
 from results.record import Manifest, PatchRecord, SeriesRecord
 from results.store import SessionStore
 from runs.coverage import shipped
@@ -191,8 +191,13 @@ def test_with_native_a_published_result_is_timed_and_a_session_that_is_not_whole
     assert shown.endswith("(filemap-4k readahead, native)")
     assert main(*RECALL, "p01", "--native") == 0
     assert [name for name in calls if name[0] == "native"] == [("native", "p01-header-native")]
-    # One of other patches is made anew, too.
     of_other = tmp_path / "sessions" / "p01-header-native"
+    # One that was interrupted and resumed has a boot more, and is whole.
+    lines = (of_other / BOOTS).read_text().splitlines(keepends=True)
+    (of_other / BOOTS).write_text("".join([lines[0], *lines]))
+    assert main(*RECALL, "p01", "--native") == 0
+    assert len([name for name in calls if name[0] == "native"]) == 1
+    # One of other patches is made anew, too.
     shutil.rmtree(of_other)
     begin(of_other, but(of_entry("p02-code", tmp_path), same_code=True))
     assert main(*RECALL, "p01", "--no-measure", "--json") == 0
