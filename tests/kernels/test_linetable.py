@@ -41,6 +41,7 @@ class Program:
         self.folder = folder
         (folder / "work.c").write_bytes(WORK.read_bytes())
         self.compile("-c", "-o", "built.o", "work.c")
+        self.compile("-c", "-o", "chosen.o", HERE / "chosen.c")
         self.compile(*linetable.FLAGS.split(), "-c", "-o", "again.o", "work.c")
         self.link()
         self.lines = linetable.read(folder / "again.o", folder / "built.o", {"work.c"})
@@ -55,7 +56,7 @@ class Program:
 
     def link(self) -> None:
         tool("gcc", "-O1", "-o", "steps", HERE / "steps.c", cwd=self.folder)
-        tool("gcc", "-static", "-no-pie", "-o", "work", "built.o", cwd=self.folder)
+        tool("gcc", "-static", "-no-pie", "-o", "work", "built.o", "chosen.o", cwd=self.folder)
 
     def branches(self) -> set[int]:
         argv = (f"{self.tools}objdump", "-d", "--no-show-raw-insn", "work")
@@ -84,7 +85,7 @@ class ProgramOfArm64(Program):
     def link(self) -> None:
         self.compile(f'-DROUNDS="{ROUNDS}"', "-c", "-o", "arm64.o", HERE / "arm64.c")
         flags = ("-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x40100000")
-        self.compile(*flags, "-o", "work", "built.o", "arm64.o")
+        self.compile(*flags, "-o", "work", "built.o", "chosen.o", "arm64.o")
 
     def blocks(self, places: Places) -> list[tuple[int, int, int]]:
         argv = (ARM64.board.qemu, "-M", "virt", "-cpu", "cortex-a57", "-nodefaults")
