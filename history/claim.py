@@ -258,7 +258,8 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     """Hold a session of the claim's commit against it.
 
     What changes the instructions of a phase is said first; else what other instruments saw:
-    locks, lines that move between CPUs, misses of a modelled machine.
+    locks, lines that move between CPUs, misses of a modelled machine.  Where a phase moved without
+    a reason that is known, no other is given.
     """
     comparison = session.comparisons[0]
     tested = tested_of(comparison)
@@ -275,6 +276,13 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
             Stands.PATH if agreeing else Stands.OTHER_WAY,
             f"{place} {moved_by}{f', {behind}' if behind else ''}",
         )
+    if unexplained := [m for m in tested if m.judgement.verdict is Verdict.UNEXPLAINED]:
+        largest = max(unexplained, key=size_of)
+        moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
+        why = (
+            f"{largest.case}: {label(comparison, largest)} {moved_by}, which no code that differs "
+        )
+        return ClaimAnswer(Stands.OPEN, f"{why}explains")
     own = functions_of((), comparison)
     if locks := locks_of(own, comparison):
         return ClaimAnswer(Stands.LOCK, f"taken more or less often: {locks}")

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.many import SessionComparison, compare_session
+from analysis.model import MetricComparison
+from analysis.verdict import Verdict
 from errors import UsageError
 from experiment.ad_hoc import AUTO
 from history import claim
@@ -16,7 +18,9 @@ from history.claim import Stands
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
 from tests.analysis.test_execution import on_record
-from tests.values import data
+from tests.history.test_recall import EQUAL, NAME, locked, with_locks
+from tests.history.test_recall import session as lock_session
+from tests.values import but, data
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROBOT = data(__file__, "robot")
@@ -175,3 +179,20 @@ def test_how_a_session_stands_to_a_claim(
     session: SessionComparison, body: str, word: Stands
 ) -> None:
     assert claim.answer(read(body), session).word is word
+
+
+def test_no_lock_is_named_where_a_phase_moved_unexplained() -> None:
+    session = compare_session(lock_session(**EQUAL))
+    (pair,) = session.comparisons
+    locks = with_locks(locked("m.lock", {NAME: (2.0, 1.0)}))
+    pair = but(pair, explained={**pair.explained, **locks})
+    assert claim.answer(read(ROBOT), but(session, comparisons=(pair,))).word is Stands.LOCK
+
+    def moved(metric: MetricComparison) -> MetricComparison:
+        judgement = but(metric.judgement, verdict=Verdict.UNEXPLAINED)
+        return but(metric, judgement=judgement) if metric.primary else metric
+
+    unexplained = but(session, comparisons=(pair.with_metrics(moved),))
+    answer = claim.answer(read(ROBOT), unexplained)
+    assert answer.word is Stands.OPEN
+    assert answer.why.endswith("which no code that differs explains")
