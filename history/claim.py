@@ -257,7 +257,8 @@ class ClaimAnswer:
 def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     """Hold a session of the claim's commit against it.
 
-    What changes the instructions of a phase is said first; else what other instruments saw:
+    What changes the instructions of a phase is said first, of that one which the reported test is
+    named by if there is one; else what other instruments saw:
     locks, lines that move between CPUs, misses of a modelled machine.  Where a phase moved without
     a reason that is known, no other is given.
     """
@@ -268,7 +269,7 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     agreeing = [m for m in called if m.judgement.verdict == (claim.kind or m.judgement.verdict)]
     if agreeing or called:
-        largest = max(agreeing or called, key=size_of)
+        largest = max(agreeing or called, key=lambda m: (_is_named(m, claim), size_of(m)))
         place = f"{largest.case}: {label(comparison, largest)}"
         moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
         behind = functions.explained(comparison, largest)
@@ -293,6 +294,12 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     if any(metric.judgement.verdict is not Verdict.NO_CHANGE for metric in tested):
         return ClaimAnswer(Stands.OPEN, headline(session).text)
     return _silent(comparison, tested)
+
+
+def _is_named(metric: MetricComparison, claim: ReportedChange) -> bool:
+    """Whether the reported test is called by what the metric's phase does, as ``unlink2`` is."""
+    test = claim.benchmark.split(".")[1:2]
+    return bool(metric.phase and test and test[0].startswith(metric.phase))
 
 
 def _silent(comparison: Comparison, tested: list[MetricComparison]) -> ClaimAnswer:

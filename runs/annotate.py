@@ -94,11 +94,13 @@ def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
         )
     ]
     without = reasons(changed, sources, session.measured)
-    if not counts and without:
+    if not counts:
         what = "; ".join(f"{file}: {why}" for file, why in without.items())
-        step = "./lab.py report has the functions that ran"
-        where = str(store.folder)
-        raise UsageError(f"no line can be counted: {what}", where=where, next_step=step)
+        raise UsageError(
+            f"no changed line is counted: {what or 'none has code, as of a macro, a type or data'}",
+            where=str(store.folder),
+            next_step="./lab.py report has the functions that differ",
+        )
     store.keep(Annotation(diffs=tuple(diffs), counts=tuple(counts), without=without))
 
 

@@ -181,6 +181,15 @@ def test_how_a_session_stands_to_a_claim(
     assert claim.answer(read(body), session).word is word
 
 
+def test_the_phase_that_the_test_is_named_by_goes_first() -> None:
+    made = ExactSession(effect={"4k": -0.02, "thp": -0.05, "switch": -0.02}, noise=0.0018)
+    session = compare_session(measured(made.manifest(), made.records()))
+    benchmarks = ("hackbench", "suite.other", "suite.4k2.per_thp_ops")
+    reports = [but(read(ROBOT), benchmark=name) for name in benchmarks]
+    places = [claim.answer(each, session).why.partition(":")[0] for each in reports]
+    assert places == ["filemap-thp", "filemap-thp", "filemap-4k"]
+
+
 def test_no_lock_is_named_where_a_phase_moved_unexplained() -> None:
     session = compare_session(lock_session(**EQUAL))
     (pair,) = session.comparisons
