@@ -120,7 +120,10 @@ def obstacle(session: Prepared, *, any_blocks: bool) -> tuple[str, str] | None:
     if not any(arm.patches for arm in session.resolved.arms):
         return "no arm has patches", "./lab.py run --series measures a series by its lines"
     if session.same_code:
-        return "its kernels have the same code, and nothing was booted", "./lab.py report says what"
+        return (
+            "its kernels have the same code, and nothing was booted",
+            "./lab.py report has what differs",
+        )
     if not any_blocks:
         what = "no blocks of its changed files are on record: older, or of modules, or not counted"
         return what, "./lab.py run measures it anew: runs that are kept take seconds"
