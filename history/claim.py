@@ -144,12 +144,16 @@ def benchmarks() -> Benchmarks:
 def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "") -> ReportedChange:
     """Read what a mail claims; ``commit`` is what the user says that it is about.
 
+    One that the mail does not name is the same change elsewhere, and none of its words.
     Raises UsageError: it names no commit and no two releases.
     """
     text = f"{subject}\n{QUOTED.sub('', html.unescape(body[:READ]))}"
     releases = RELEASES.search(text)
     matches = (match for pattern in COMMITS if (match := pattern.search(text)))
-    named = commit or next((match[1] for match in matches), "")
+    named = next((match[1] for match in matches), "")
+    hashes = re.findall(HASH, text, re.I)
+    is_in_mail = any(each.startswith(commit) or commit.startswith(each) for each in hashes)
+    named = commit if commit and (is_in_mail or not named) else named
     if not named and releases is None:
         what = "names no commit and no two releases that are compared"
         step = "say which it is about: --commit HASH"

@@ -114,6 +114,10 @@ def test_a_report_that_is_quoted_in_an_answer_is_read_as_it_is(name: str, quote:
 
 def test_what_the_user_says_that_it_is_about_counts() -> None:
     assert read(PERSON, commit="fedcba9876543").commit == "fedcba9876543"
+    assert read(PERSON, commit="fedcba9876543210").commit == "fedcba9876543210"
+    # The same change in a tree of the user's.
+    assert read(PERSON, commit="abcdef0123456") == read(PERSON)
+    assert read("fork is 5 % slower", commit="abcdef0123456").commit == "abcdef0123456"
 
 
 def test_a_mail_without_a_commit_says_what_to_do() -> None:
