@@ -110,6 +110,11 @@ class ReportedChange(Frozen):
         machine = f", on {self.machine}" if self.machine else ""
         return f"{size}{self.kind or 'change'}{of} by {by}{machine}"
 
+    def is_named_by(self, phase: str) -> bool:
+        """Whether the reported test is called by what a phase does, as ``unlink2`` is."""
+        test = self.benchmark.split(".")[1:2]
+        return bool(phase and test and test[0].startswith(phase))
+
 
 class Benchmark(Frozen):
     """Benchmarks by patterns of their names, and the workloads that do most nearly the same."""
@@ -273,7 +278,7 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     agreeing = [m for m in called if m.judgement.verdict == (claim.kind or m.judgement.verdict)]
     if agreeing or called:
-        largest = max(agreeing or called, key=lambda m: (_is_named(m, claim), size_of(m)))
+        largest = max(agreeing or called, key=lambda m: (claim.is_named_by(m.phase), size_of(m)))
         place = f"{largest.case}: {label(comparison, largest)}"
         moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
         behind = functions.explained(comparison, largest)
@@ -298,12 +303,6 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     if any(metric.judgement.verdict is not Verdict.NO_CHANGE for metric in tested):
         return ClaimAnswer(Stands.OPEN, headline(session).text)
     return _silent(comparison, tested)
-
-
-def _is_named(metric: MetricComparison, claim: ReportedChange) -> bool:
-    """Whether the reported test is called by what the metric's phase does, as ``unlink2`` is."""
-    test = claim.benchmark.split(".")[1:2]
-    return bool(metric.phase and test and test[0].startswith(metric.phase))
 
 
 def _silent(comparison: Comparison, tested: list[MetricComparison]) -> ClaimAnswer:
