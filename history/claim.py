@@ -110,6 +110,11 @@ class ReportedChange(Frozen):
         machine = f", on {self.machine}" if self.machine else ""
         return f"{size}{self.kind or 'change'}{of} by {by}{machine}"
 
+    def is_named_by(self, phase: str) -> bool:
+        """Whether the reported test is called by what a phase does, as ``unlink2`` is."""
+        test = self.benchmark.split(".")[1:2]
+        return bool(phase and test and test[0].startswith(phase))
+
 
 class Benchmark(Frozen):
     """Benchmarks by patterns of their names, and the workloads that do most nearly the same."""
@@ -144,12 +149,16 @@ def benchmarks() -> Benchmarks:
 def read(subject: str, body: str, *, by: str, message_id: str, commit: str = "") -> ReportedChange:
     """Read what a mail claims; ``commit`` is what the user says that it is about.
 
+    One that the mail does not name is the same change elsewhere, and none of its words.
     Raises UsageError: it names no commit and no two releases.
     """
     text = f"{subject}\n{QUOTED.sub('', html.unescape(body[:READ]))}"
     releases = RELEASES.search(text)
     matches = (match for pattern in COMMITS if (match := pattern.search(text)))
-    named = commit or next((match[1] for match in matches), "")
+    named = next((match[1] for match in matches), "")
+    hashes = re.findall(HASH, text, re.I)
+    is_in_mail = any(each.startswith(commit) or commit.startswith(each) for each in hashes)
+    named = commit if commit and (is_in_mail or not named) else named
     if not named and releases is None:
         what = "names no commit and no two releases that are compared"
         step = "say which it is about: --commit HASH"
@@ -257,8 +266,10 @@ class ClaimAnswer:
 def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     """Hold a session of the claim's commit against it.
 
-    What changes the instructions of a phase is said first; else what other instruments saw:
-    locks, lines that move between CPUs, misses of a modelled machine.
+    What changes the instructions of a phase is said first, of that one which the reported test is
+    named by if there is one; else what other instruments saw:
+    locks, lines that move between CPUs, misses of a modelled machine.  Where a phase moved without
+    a reason that is known, no other is given.
     """
     comparison = session.comparisons[0]
     tested = tested_of(comparison)
@@ -267,7 +278,7 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     called = [metric for metric in tested if metric.judgement.verdict in CALLED]
     agreeing = [m for m in called if m.judgement.verdict == (claim.kind or m.judgement.verdict)]
     if agreeing or called:
-        largest = max(agreeing or called, key=size_of)
+        largest = max(agreeing or called, key=lambda m: (claim.is_named_by(m.phase), size_of(m)))
         place = f"{largest.case}: {label(comparison, largest)}"
         moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
         behind = functions.explained(comparison, largest)
@@ -275,6 +286,13 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
             Stands.PATH if agreeing else Stands.OTHER_WAY,
             f"{place} {moved_by}{f', {behind}' if behind else ''}",
         )
+    if unexplained := [m for m in tested if m.judgement.verdict is Verdict.UNEXPLAINED]:
+        largest = max(unexplained, key=size_of)
+        moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
+        why = (
+            f"{largest.case}: {label(comparison, largest)} {moved_by}, which no code that differs "
+        )
+        return ClaimAnswer(Stands.OPEN, f"{why}explains")
     own = functions_of((), comparison)
     if locks := locks_of(own, comparison):
         return ClaimAnswer(Stands.LOCK, f"taken more or less often: {locks}")

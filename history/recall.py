@@ -56,6 +56,8 @@ ABOUT = "published.toml"
 SOURCE = "deb:linux-source-6.12"
 # A lock that is taken this much more or less often, of what it was, has moved; so have misses.
 MOVED = 0.05
+# And functions of the change did it that account for so much of that.
+OWN = 0.5
 DIAGNOSED, TIMED = "-diagnostics", "-native"
 CHANGES = ("regression", "improvement")
 Kind = Literal["regression", "improvement", "elsewhere", "neutral"]
@@ -439,21 +441,31 @@ def has_moved(count: Paired) -> bool:
 def locks_of(own: Set[str], comparison: Comparison) -> str | None:
     """What the locks say, which are counted in judged runs, too; empty where none moved.
 
-    Of those that functions of the change take, the one that is taken most times more or less; None
-    where nothing counted any.
+    Of those that functions of the change take more or less often, the one that is taken most times
+    more or less; None where nothing counted any.  A lock that its other takers moved is not
+    theirs.  One that is known by its taker alone may be one of the others, or go by another
+    function's name in the other arm: what these add up to has to have moved.
     """
     measured = LOCKS.of(comparison)
     if not measured:
         return None
-    moved = [
-        (
-            abs(lock.taken.difference),
-            f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}",
-        )
-        for phase in measured
-        for lock in phase.rows
-        if own & {stem(site.function) for site in lock.sites} and has_moved(lock.taken)
-    ]
+    moved = []
+    for phase in measured:
+        by_change: dict[str, float] = {}
+        for lock in phase.rows:
+            named = "" if lock.by == "taker" else lock.label
+            mine = (site for site in lock.sites if stem(site.function) in own)
+            times = sum(site.taken.difference for site in mine)
+            by_change[named] = by_change.get(named, 0.0) + times
+        unnamed, every = by_change.get("", 0.0), sum(by_change.values())
+        for lock in phase.rows:
+            more = lock.taken.difference
+            by_own = every if lock.by == "taker" else by_change[lock.label] + unnamed
+            is_own = bool(own & {stem(site.function) for site in lock.sites})
+            is_own = is_own and by_own * more > 0 and abs(by_own) >= OWN * abs(more)
+            if is_own and has_moved(lock.taken):
+                text = f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}"
+                moved.append((abs(more), text))
     return max(moved, default=(0.0, ""))[1]
 
 

@@ -30,6 +30,7 @@ DISASSEMBLED = re.compile(
     r"^Disassembly of section (?P<section>\S+):|^ *(?P<at>[0-9a-f]+):\t", re.M
 )
 SET_ADDRESS = 2
+STB_WEAK = 2
 DEBUG_LINE = ".debug_line"
 
 
@@ -45,7 +46,10 @@ class Statement(NamedTuple):
 
 
 class ObjectLines(NamedTuple):
-    """An object: its statements, and by section where instructions and functions begin."""
+    """An object: its statements, and by section where instructions and functions begin.
+
+    Weak functions are none of them: the linker may have chosen another object's.
+    """
 
     statements: tuple[Statement, ...]
     instructions: dict[str, tuple[int, ...]]
@@ -78,8 +82,8 @@ def read(path: Path, built: Path, files: Collection[str]) -> ObjectLines:
     if codes[0] != codes[1]:
         raise InfraError("compiled with -g its code is not the same", where=built.name)
     functions: dict[str, dict[str, int]] = defaultdict(dict)
-    kinds = elf.symbols["info"] & 0xF
-    for index in np.flatnonzero((kinds == STT_FUNC) & (elf.symbols["size"] > 0)).tolist():
+    kinds, weak = elf.symbols["info"] & 0xF, elf.symbols["info"] >> 4 == STB_WEAK
+    for index in np.flatnonzero((kinds == STT_FUNC) & (elf.symbols["size"] > 0) & ~weak).tolist():
         symbol = elf.symbols[index]
         section = elf.sections[int(symbol["section"])]
         functions[section.name][elf.name(int(symbol["name"]))] = int(symbol["value"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from errors import UsageError
 from guests.probe.fold import functions_of
@@ -17,6 +17,7 @@ from kernels import build, linetable
 from kernels.addresses import KERNEL_HALF
 from kernels.build import Sources
 from kernels.cache import Kernel
+from kernels.compiled import load
 from kernels.series import read_patch
 from results.profile import Annotation, FileCounts, FileDiff, Profile
 from results.record import RunRecord
@@ -54,10 +55,8 @@ def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
     """Put the lines in which arms differ on record, and how often each ran."""
     resolved, files = session.resolved, session.sources
     runs = runs_of(store)
-    if not runs:
-        what = "no blocks of its changed files are on record"
-        step = "./lab.py run measures it anew: runs that are kept take seconds"
-        raise UsageError(what, where=str(store.folder), next_step=step)
+    if refused := obstacle(session, any_blocks=bool(runs)):
+        raise UsageError(refused[0], where=str(store.folder), next_step=refused[1])
     boxed = needs_box(resolved, options)
     sources: dict[str, Sources] = {}
     for arm in resolved.arms:
@@ -94,8 +93,63 @@ def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
             {file: lines for (name, file), lines in shown.items() if name == arm},
         )
     ]
-    without = {file: why for of_arm in sources.values() for file, why in of_arm.without.items()}
+    without = reasons(changed, sources, session.measured)
+    if not counts:
+        what = "; ".join(f"{file}: {why}" for file, why in without.items())
+        raise UsageError(
+            f"no changed line is counted: {what or 'none has code, as of a macro, a type or data'}",
+            where=str(store.folder),
+            next_step="./lab.py report has the functions that differ",
+        )
     store.keep(Annotation(diffs=tuple(diffs), counts=tuple(counts), without=without))
+
+
+def obstacle(session: Prepared, *, any_blocks: bool) -> tuple[str, str] | None:
+    """Why no line of a session can be counted, and what to do instead; None where some can."""
+    experiment = session.experiment
+    clang = [arm for arm, kernel in session.measured.items() if "clang" in kernel.identity.compiler]
+    if experiment.mode != "exact":
+        what = f"{experiment.mode} mode counts no lines"
+        return what, "measure the series in exact mode, which does"
+    if prebuilt := experiment.prebuilt:
+        what = f"the kernel of {prebuilt[0]} was built elsewhere: there are no objects to compile"
+        return what, "./lab.py run builds both kernels from a source: docs/kernels.md"
+    if clang:
+        what = f"the kernel of {clang[0]} is of clang, whose line tables do not mark statements"
+        return what, "measure it with gcc: --set kernel.compiler=gcc"
+    if not any(arm.patches for arm in session.resolved.arms):
+        return "no arm has patches", "./lab.py run --series measures a series by its lines"
+    if session.same_code:
+        return (
+            "its kernels have the same code, and nothing was booted",
+            "./lab.py report has what differs",
+        )
+    if not any_blocks:
+        what = "no blocks of its changed files are on record: older, or of modules, or not counted"
+        return what, "./lab.py run measures it anew: runs that are kept take seconds"
+    return None
+
+
+def reasons(
+    changed: Iterable[str], sources: Mapping[str, Sources], kernels: Mapping[str, Kernel]
+) -> dict[str, str]:
+    """Why nothing is known of the lines of files that a series changes."""
+    without = {file: why for of_arm in sources.values() for file, why in of_arm.without.items()}
+    counted = {file for of_arm in sources.values() for file in of_arm.objects}
+    touched = {each.file: each for kernel in kernels.values() for each in load(kernel.touched)}
+    for file in changed:
+        if file in touched and file.endswith((".c", ".S")) and file not in {*counted, *without}:
+            off = f": {', '.join(touched[file].options)}" * bool(touched[file].options)
+            is_module = "it is part of a module"
+            without[file] = is_module if touched[file].built else f"it is not compiled{off}"
+    for arm, of_arm in sources.items():
+        table = functions_of(kernels[arm]).table
+        for file, lines in of_arm.objects.items():
+            # What the kernel has thrown away, as code for unloading, is nowhere.
+            kept = {name for name, own in lines.functions.items() if table.at.keys() & own}
+            if kept - linetable.placed(lines, table).keys():
+                without[file] = "its functions do not lie as in its object"
+    return without
 
 
 def counts_of(

@@ -72,8 +72,11 @@ def answer_verb(
     log(f"nearest: {_nearest(claim, near)}")
     if reads_only:
         return
+    elsewhere = ""
     if of is None:
-        request = _arms(request, claim, commits.tree)
+        own = claim.model_copy(update={"commit": commit, "releases": ()}) if commit else claim
+        elsewhere = "" if request.series or own == claim else commit
+        request = _arms(request, own, commits.tree)
         nearest = near.workloads if near and not request.named_workloads else ()
         if request.arms and nearest:
             request = replace(request, workloads=",".join(nearest))
@@ -84,7 +87,7 @@ def answer_verb(
             further = folder and folder.with_name(f"{folder.name}-diagnostics")
             request = replace(request, twins=True)
             of = measure(request, on, measuring, folder=further, verb="measure", nearest=nearest)
-    write_out(_reply(claim, near, of), end="")
+    write_out(_reply(claim, near, of, elsewhere), end="")
 
 
 def _is_unseen(claim: ReportedChange, session: Path) -> bool:
@@ -163,8 +166,11 @@ def _arms(request: Request, claim: ReportedChange, tree: Path | None) -> Request
     return OfTree(tree=top).of(replace(request, name=f"{first}..{last}"))
 
 
-def _reply(claim: ReportedChange, near: Benchmark | None, session: Path) -> str:
-    """The answer as a mail: who is answered, what was claimed, what holds here, and the letter."""
+def _reply(claim: ReportedChange, near: Benchmark | None, session: Path, elsewhere: str) -> str:
+    """The answer as a mail: who is answered, what was claimed, what holds here, and the letter.
+
+    The change is commit ``elsewhere`` in the tree that was measured; empty where it is the mail's.
+    """
     from history import claim as claims
     from reports import forms
     from reports import mail as letters
@@ -177,6 +183,7 @@ def _reply(claim: ReportedChange, near: Benchmark | None, session: Path) -> str:
     likeness = _nearest(claim, near) if near else "workloads are those that execute the change"
     words = [
         f"{claim.by} reported: {claim.text}." if claim.by else f"Reported: {claim.text}.",
+        *([f"In the tree that was measured it is commit {elsewhere}."] if elsewhere else []),
         f"Answer: {answer.word}. {answer.why}.",
         f"Measured are instructions counted under emulation, no time on hardware. Nearest to the "
         f"benchmark: {likeness}.",

@@ -36,13 +36,17 @@ class AnnotatedLine(Record):
 
 
 class AnnotatedHunk(Record):
-    """A hunk; its lines take so much of all instructions of the phase on either arm, 0 to 1."""
+    """A hunk; its lines take so much of all instructions of the phase on either arm, 0 to 1.
+
+    ``without`` says why its lines have no counts.
+    """
 
     file: str
     header: str
     lines: tuple[AnnotatedLine, ...]
     base: float
     patched: float
+    without: str = ""
 
 
 class AnnotatedPhase(OnePhase):
@@ -70,7 +74,11 @@ def compare_lines(recorded: Recorded) -> Iterator[AnnotatedPhase]:
     for here in counts.phases(recorded, lambda run: True, favourite=IO):
         at = (here.case.name, here.phase.name)
         sides = [_Side(recorded, annotation, arm, *at, here.unit) for arm in arms]
-        hunks = [hunk for diff in diffs for hunk in hunks_of(diff, *sides)]
+        hunks = [
+            hunk
+            for diff in diffs
+            for hunk in hunks_of(diff, annotation.without.get(diff.file, ""), *sides)
+        ]
         if hunks and any(side.files for side in sides):
             yield AnnotatedPhase(
                 case=here.case.name,
@@ -112,7 +120,7 @@ class _Side:
         return spent / self.instructions if self.instructions else 0.0
 
 
-def hunks_of(diff: FileDiff, base: _Side, patched: _Side) -> Iterator[AnnotatedHunk]:
+def hunks_of(diff: FileDiff, without: str, base: _Side, patched: _Side) -> Iterator[AnnotatedHunk]:
     """The hunks of a file with how often their lines ran on either side."""
     number = 0
     texts: list[tuple[int, str]] = []
@@ -143,6 +151,7 @@ def hunks_of(diff: FileDiff, base: _Side, patched: _Side) -> Iterator[AnnotatedH
             lines=tuple(lines),
             base=base.share(diff.file, numbers[0]),
             patched=patched.share(diff.file, numbers[1]),
+            without=without,
         )
 
 

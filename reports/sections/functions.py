@@ -373,7 +373,9 @@ def _margins(hunks: Iterable[AnnotatedHunk]) -> Iterator[str]:
         )
         share = f"{100 * hunk.base:.2g} -> {100 * hunk.patched:.2g} % of the phase"
         yield f"{'':{2 * WIDE + 2}}{hunk.header}"
-        yield f"{'':{2 * WIDE + 2}}[{executed if changed else 'no code changed'}; {share}]"
+        says = f"{executed if changed else 'no code changed'}; {share}"
+        says = f"not counted: {hunk.without}" if hunk.without and not changed else says
+        yield f"{'':{2 * WIDE + 2}}[{says}]"
         for each in hunk.lines:
             margin = f"{_times(each.base, each)} {_times(each.patched, each)}"
             yield f"{margin} {each.sign}{each.text.expandtabs(TAB)}".rstrip()

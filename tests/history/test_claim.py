@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.many import SessionComparison, compare_session
+from analysis.model import MetricComparison
+from analysis.verdict import Verdict
 from errors import UsageError
+from experiment.ad_hoc import AUTO
 from history import claim
 from history.claim import Stands
-from runs.request import CHECKOUT
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured
 from tests.analysis.test_execution import on_record
-from tests.values import data
+from tests.history.test_recall import EQUAL, NAME, locked, with_locks
+from tests.history.test_recall import session as lock_session
+from tests.values import but, data
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROBOT = data(__file__, "robot")
@@ -110,6 +114,10 @@ def test_a_report_that_is_quoted_in_an_answer_is_read_as_it_is(name: str, quote:
 
 def test_what_the_user_says_that_it_is_about_counts() -> None:
     assert read(PERSON, commit="fedcba9876543").commit == "fedcba9876543"
+    assert read(PERSON, commit="fedcba9876543210").commit == "fedcba9876543210"
+    # The same change in a tree of the user's.
+    assert read(PERSON, commit="abcdef0123456") == read(PERSON)
+    assert read("fork is 5 % slower", commit="abcdef0123456").commit == "abcdef0123456"
 
 
 def test_a_mail_without_a_commit_says_what_to_do() -> None:
@@ -141,10 +149,11 @@ def test_the_nearest_workload_of_a_benchmark(name: str, workload: str) -> None:
     assert next(iter(near.workloads), "") == workload
 
 
-def test_each_workload_of_the_table_is_shipped_and_no_pattern_stands_twice() -> None:
+def test_each_workload_of_the_table_can_be_chosen_and_no_pattern_stands_twice() -> None:
     table = claim.benchmarks()
-    shipped = {path.stem for path in (CHECKOUT / "workloads" / "catalogue").glob("*.toml")}
-    assert {name for each in table.benchmark for name in each.workloads} <= shipped
+    # A workload that only its own experiment measures cannot be.
+    chosen = {each["workload"] for each in tomllib.loads(AUTO.read_text())["case"]}
+    assert {name for each in table.benchmark for name in each.workloads} <= chosen
     names = [name for each in table.benchmark for name in each.names]
     assert len(names) == len(set(names)) >= 100
     # Each is reached: no longer pattern has all that one stands for.
@@ -174,3 +183,29 @@ def test_how_a_session_stands_to_a_claim(
     session: SessionComparison, body: str, word: Stands
 ) -> None:
     assert claim.answer(read(body), session).word is word
+
+
+def test_the_phase_that_the_test_is_named_by_goes_first() -> None:
+    made = ExactSession(effect={"4k": -0.02, "thp": -0.05, "switch": -0.02}, noise=0.0018)
+    session = compare_session(measured(made.manifest(), made.records()))
+    benchmarks = ("hackbench", "suite.other", "suite.4k2.per_thp_ops")
+    reports = [but(read(ROBOT), benchmark=name) for name in benchmarks]
+    places = [claim.answer(each, session).why.partition(":")[0] for each in reports]
+    assert places == ["filemap-thp", "filemap-thp", "filemap-4k"]
+
+
+def test_no_lock_is_named_where_a_phase_moved_unexplained() -> None:
+    session = compare_session(lock_session(**EQUAL))
+    (pair,) = session.comparisons
+    locks = with_locks(locked("m.lock", {NAME: (2.0, 1.0)}))
+    pair = but(pair, explained={**pair.explained, **locks})
+    assert claim.answer(read(ROBOT), but(session, comparisons=(pair,))).word is Stands.LOCK
+
+    def moved(metric: MetricComparison) -> MetricComparison:
+        judgement = but(metric.judgement, verdict=Verdict.UNEXPLAINED)
+        return but(metric, judgement=judgement) if metric.primary else metric
+
+    unexplained = but(session, comparisons=(pair.with_metrics(moved),))
+    answer = claim.answer(read(ROBOT), unexplained)
+    assert answer.word is Stands.OPEN
+    assert answer.why.endswith("which no code that differs explains")

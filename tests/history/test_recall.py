@@ -7,6 +7,7 @@ import pytest
 
 from analysis.counts import Paired, pair
 from analysis.explain.lines import LinesComparison, MovedLines, MovedSum
+from analysis.explain.locks import MeasuredLock, MeasuredLocks, TakenIn
 from analysis.explain.memory import MemoryComparison, Missed
 from analysis.many import compare_session
 from analysis.native import judge as judge_native
@@ -200,6 +201,69 @@ def test_lines_that_changed_code_moves_are_shown(rows: list[MovedLines], shown: 
     explained = but(comparison, explained={"lines": (but(followed, pairs=(*rows, small)),)})
     text = recall.lines_of({NAME}, explained, ["published"])
     assert (text or "").startswith("published.member 0.1000 -> 0")
+
+
+def locked(label: str, sites: dict[str, tuple[float, float]]) -> MeasuredLock:
+    """A lock with how often functions took it on base and patched, the same on three seeds."""
+    none = pair([0.0] * 3, [0.0] * 3)
+    total = tuple(sum(each[arm] for each in sites.values()) for arm in (0, 1))
+    taken = {name: pair([of[0]] * 3, [of[1]] * 3) for name, of in sites.items()}
+    held: dict[str, Any] = {"held": none, "held_each": None}
+    rows = [TakenIn(function=name, taken=times, **held) for name, times in taken.items()]
+    return MeasuredLock(
+        label=label,
+        by="taker" if label.startswith("taken in") else "member",
+        instances="many",
+        sleeps=False,
+        taken=pair([total[0]] * 3, [total[1]] * 3),
+        **{**held, "waits": None, "waited": None, "saturation": None},
+        sites=tuple(rows),
+    )
+
+
+def with_locks(*rows: MeasuredLock) -> dict[str, tuple[MeasuredLocks, ...]]:
+    none, where = pair([0.0] * 3, [0.0] * 3), {**at("4k"), "seeds": (1, 2, 3)}
+    where = {key: where[key] for key in ("case", "phase", "unit_title", "seeds")}
+    counts: dict[str, Any] = {"vcpus": 1, "busy": none, "listed": len(rows), "lost": (0, 0)}
+    return {"measured_locks": (MeasuredLocks(**where, **counts, rows=tuple(rows), moved_most=""),)}
+
+
+TAKEN = f"taken in {NAME}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        ([locked("m.lock", {NAME: (2.0, 1.0)})], "m.lock 2 -> 1 per folio"),
+        ([locked(TAKEN, {NAME: (0.0, 3.0)})], f"{TAKEN} 0 -> 3 per folio"),
+        # Another of its takers did it.
+        ([locked("vma_lock", {"other": (0.21, 0.25), NAME: (0.004, 0.004)})], ""),
+        ([locked("vma_lock", {"other": (0.21, 0.25), NAME: (0.004, 0.0)})], ""),
+        # The same lock by another name.
+        (
+            [
+                locked(TAKEN, {NAME: (0.05, 0.005)}),
+                locked("known.lock", {NAME: (0.955, 1.0)}),
+            ],
+            "",
+        ),
+        (
+            [
+                locked(TAKEN, {NAME: (0.02, 0.0)}),
+                locked("taken in inlined", {"inlined": (0.0, 0.02)}),
+            ],
+            "",
+        ),
+    ],
+)
+def test_locks_that_changed_code_takes_more_or_less_often(
+    rows: list[MeasuredLock], shown: str
+) -> None:
+    (comparison,) = compare_session(session(**EQUAL)).comparisons
+    assert recall.locks_of({NAME, "inlined"}, but(comparison, explained={})) is None
+    moved = but(comparison, explained=with_locks(*rows))
+    text = recall.locks_of({NAME, "inlined"}, moved) or ""
+    assert text.replace(".000", "") == shown
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from experiment.architecture import ARM64
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured
-from tests.integration.lab_process import SMALL, records_of
+from tests.integration.lab_process import SMALL, records_of, run_lab
 
 NEEDED = (ARM64.board.qemu, f"{ARM64.build.tools}gcc")
 ENABLED = os.environ.get("TWINBOOT_TEST_ARM64") == "1" and all(map(shutil.which, NEEDED))
@@ -70,3 +70,17 @@ def test_the_probe_counts_every_instruction(session: EndedSession) -> None:
 
 def test_the_report_says_what_it_is_of(session: EndedSession) -> None:
     assert "arm64 with pages of 4 KiB" in Path(session.folder / "report.html").read_text()
+
+
+def test_changed_lines_are_counted(session: EndedSession) -> None:
+    """Of filemap-walks: what base does for each folio, and a split that no entry needs."""
+    done = run_lab("annotate", str(session.folder))
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if " - " in line or " + " in line]
+    ran = {" ".join(words[3:]): words[1] for words in rows if words[2:3] in (["-"], ["+"])}
+    calls = {
+        name: times for name, times in ran.items() if "xa_get_order(xas.xa, xas.xa_index" in name
+    }
+    assert calls
+    assert all(float(times) > 0.1 for times in calls.values())
+    assert ran["xas_destroy(&xas);"] == "#####"

@@ -71,6 +71,10 @@ def test_the_commit_and_its_parent_are_the_arms(
     # The mail's own commit is in another tree.
     assert main(*words) == 2
     assert main(*words, "--commit", commit) == 0
+    # The reply quotes the mail's, and names the tree's.
+    shown = " ".join(main.out.split())
+    assert "by commit 0123456789ab." in shown
+    assert f"measured it is commit {commit}." in shown
     request, again = measured
     assert (request.twins, again) == (None, dataclasses.replace(request, twins=True))
     assert main(*words, "--commit", commit, "--no-diagnostics") == 0

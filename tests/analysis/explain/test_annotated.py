@@ -90,6 +90,18 @@ def test_every_form_has_the_same_margin(session: SessionComparison) -> None:
     assert len(pair["annotated"][0]["hunks"]) == 2
 
 
+def test_a_file_without_counts_is_shown_with_the_reason(session: SessionComparison) -> None:
+    (pair,) = session.comparisons
+    (ran,) = EXPLANATION.of(pair)
+    lines = tuple(but(each, base=None, patched=None) for each in ran.hunks[0].lines)
+    other = but(ran.hunks[0], file="lib/a.c", lines=lines, without="is part of a module")
+    both = but(ran, hunks=(other, *ran.hunks))
+    shown = but(session, comparisons=(but(pair, explained={EXPLANATION.name: (both,)}),))
+    text = forms.as_annotated(shown, "text")
+    assert "[not counted: is part of a module]" in text
+    assert "no code changed" not in text
+
+
 def test_a_phase_that_ran_no_changed_line_is_named_and_not_shown(
     session: SessionComparison,
 ) -> None:
