@@ -19,7 +19,7 @@ from tests.integration.lab_process import (
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
-FINDING = "runs kept from"
+FINDING = "runs reused from"
 
 
 def test_a_second_session_boots_a_sample_and_has_the_same_bytes(
