@@ -21,6 +21,8 @@ from reports import document as doc
 from reports.document import Block, Cell, Column, Heading, Words, safe
 from text import clean_line, clean_lines, typeset
 
+# In a page by its name: as a character it is a blank on standard output.
+NBSP = "\u00a0"
 KEPT_TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=[<±]) (?=\d)")
 STYLE = Path(__file__).parent / "page.css"
 # Sorts and filters tables; a page is whole without it.
@@ -54,7 +56,8 @@ def escaped(text: str) -> str:
 
     No line ends between a number and the sign before or the percent sign behind it.
     """
-    return escape(KEPT_TOGETHER.sub("\u00a0", typeset(clean_lines(text))))
+    glued = KEPT_TOGETHER.sub(NBSP, typeset(clean_lines(text)))
+    return escape(glued).replace(NBSP, "&nbsp;")
 
 
 def verbatim(text: str) -> str:
