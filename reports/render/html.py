@@ -23,7 +23,7 @@ from text import clean_line, clean_lines, typeset
 
 # In a page by its name: as a character it is a blank on standard output.
 NBSP = "\u00a0"
-KEPT_TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=[<±]) (?=\d)")
+KEPT_TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=[<±]) (?=\d)|(?<=\bno) (?=change \()")
 STYLE = Path(__file__).parent / "page.css"
 # Sorts and filters tables; a page is whole without it.
 SCRIPT = Path(__file__).parent / "tables.js"

@@ -291,4 +291,4 @@ def test_a_page_runs_its_own_script_and_no_other() -> None:
 
 def test_no_line_of_a_page_ends_within_a_number() -> None:
     shown = html.escaped("no change (< 0.25 %), within 0.25 and 5 %, ± 3")
-    assert shown == "no change (&lt;&nbsp;0.25&nbsp;%), within 0.25 and 5&nbsp;%, ±&nbsp;3"
+    assert shown == "no&nbsp;change (&lt;&nbsp;0.25&nbsp;%), within 0.25 and 5&nbsp;%, ±&nbsp;3"
