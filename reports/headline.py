@@ -33,6 +33,7 @@ from reports.sentences import (
     verdict_counts,
 )
 from results.record import ArmGate, Failure
+from results.units import read_name
 from text import counted, in_words
 
 # Causes that are named; the findings and the failed runs have all.
@@ -308,14 +309,14 @@ def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]
     """By case the verdict of every primary metric of an exact session; empty while open.
 
     A verdict is open while more seeds may decide it.  With more than two arms the names are
-    those of arms and metric: ``base -> patched 4k.path``.
+    those of arms and metric: ``base -> patched 4k.instructions``.
     """
     verdicts: dict[str, dict[str, str]] = {}
     for each in comparison.comparisons:
         for metric in each.primary:
             arms = f"{comparison.name_of(each)} ".lstrip()
             word = "" if metric.judgement.cause in OPEN else str(metric.judgement.verdict)
-            verdicts.setdefault(metric.case, {})[f"{arms}{metric.name}"] = word
+            verdicts.setdefault(metric.case, {})[f"{arms}{read_name(metric.name)}"] = word
     return verdicts
 
 

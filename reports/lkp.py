@@ -13,24 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.many import ArmCell, MetricRow, SessionComparison
-from analysis.model import MetricComparison, is_share
+from analysis.model import MetricComparison
 from analysis.verdict import CALLED, Verdict
 from reports import mail, sentences, wording
 from reports.headline import headline, pending
-from reports.repeat import COMMIT, DIGITS, KernelName, commit_of, kernel_names, repeat, source_of
+from reports.repeat import COMMIT, DIGITS, KernelName, commit_of, kernel_names, source_of
 from results.record import ArmRecord, CaseSize
-from results.units import VIRTUAL, shown_name
+from results.units import VIRTUAL
 from text import ascii_only, counted
 
 COMPILER = re.compile(r"\S*\b(?:gcc|clang)\b")
 FIRST, OTHER = 16, 27
 # More columns than the widest mail of the robot that came through whole.
 MOST_OTHERS = 3
-
-
-def _name(case: str, name: str, unit: str) -> str:
-    """``filemap-4k.4k.virtual_bw``; a percentage ends in ``%``, and changes by its difference."""
-    return f"{case}.{shown_name(name, unit)}{'%' if is_share(unit) and name[-1] != '%' else ''}"
 
 
 def _size(metric: MetricComparison) -> str:
@@ -58,7 +53,11 @@ class _Mail:
     @property
     def metric(self) -> str:
         """The name of the metric that is called."""
-        return _name(self.called.case, self.called.name, self.called.unit) if self.called else ""
+        return (
+            mail.metric_name(self.called.case, self.called.name, self.called.unit)
+            if self.called
+            else ""
+        )
 
 
 def _mail(session: SessionComparison) -> _Mail:
@@ -167,26 +166,7 @@ def _opening(about: _Mail) -> list[str]:
     ]
     sizes = [_parameters(case.size).items() for case in manifest.cases]
     lines += dict.fromkeys(f"\t{name}: {value}" for each in sizes for name, value in each)
-    return [*mail.wrapped(f"Twinboot {verb} {what} on:", hang=""), "", *map(_plain, lines), ""]
-
-
-def _plain(line: str) -> str:
-    """A line of ASCII with its tab at the front, and however long it is."""
-    return f"{line[: line.startswith(chr(9))]}{ascii_only(line)}"
-
-
-def _repeating(about: _Mail) -> list[str]:
-    """How to measure it again, and the number that comes out wherever an exact session is."""
-    session = about.session
-    again, notes = repeat(session, of_others=True), []
-    metric = about.called or next((m for m in session.primary if m.patched), None)
-    if session.manifest.experiment.mode == "exact" and metric and metric.base and metric.patched:
-        name = _name(metric.case, metric.name, metric.unit)
-        notes.append(f"On any host {name} is {sentences.means(metric)} to the last digit.")
-    head = f"To repeat it, in a checkout of Twinboot {session.manifest.provenance.lab_version}:"
-    commands = [_plain(f"\t{command}") for command in again.commands]
-    note = " ".join((*again.notes, *notes))
-    return [head, "", *commands, "", *mail.paragraph(note, hang="")]
+    return [*mail.wrapped(f"Twinboot {verb} {what} on:", hang=""), "", *map(mail.plain, lines), ""]
 
 
 def _value(cell: ArmCell) -> str:
@@ -258,7 +238,7 @@ def _case(about: _Mail, case: str) -> list[str]:
         for row in rows:
             cells = [row.cell(arm.name) for arm in others]
             line = _value(row.base) + "".join(_change(row, cell) + _value(cell) for cell in cells)
-            tables.append(f"{line}  {ascii_only(_name(row.case, row.name, row.unit))}")
+            tables.append(f"{line}  {ascii_only(mail.metric_name(row.case, row.name, row.unit))}")
         tables.append("")
     if not tables:
         return []
@@ -287,7 +267,7 @@ def render(session: SessionComparison) -> str:
     lines = [f"Subject: {subject(session)}", "", *_opening(about)]
     lines += [*mail.under(session), *mail.paragraph(headline(session).sentence)]
     lines += [*mail.apart(session), *mail.warnings(session)]
-    lines += _repeating(about) if measured else mail.unmeasured(session)
+    lines += mail.repeating(session, about.called) if measured else mail.unmeasured(session)
     for case in session.cases:
         lines += _case(about, case.name)
         if measured:

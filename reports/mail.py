@@ -7,19 +7,22 @@ percentage is: the block cannot say +10.4 % over numbers that give +12.5 %.
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 from analysis import execution
 from analysis.findings import executed_on_host
 from analysis.many import ArmCell, MetricRow, SessionComparison
-from analysis.model import CaseComparison, Comparison, Finding, MetricComparison, Summary
+from analysis.model import CaseComparison, Comparison, Finding, MetricComparison, Summary, is_share
 from analysis.verdict import CALLED
 from reports import sentences, wording
 from reports.render import text
+from reports.repeat import repeat
 from reports.sections import View, answer, subject, trust
 from reports.sentences import of_finding, upper_first
-from results.units import is_virtual
+from results.units import is_virtual, shown_name
 from text import ascii_only, counted, wrap_command
 
 WIDTH = 75
@@ -52,6 +55,36 @@ def fit(text: str, width: int) -> str:
     plain = "".join(" " if c.isspace() else c for c in text)
     plain = plain if plain.isascii() and plain.isprintable() else ascii_only(plain)
     return plain if len(plain) <= width else f"{plain[: max(0, width - 2)]}.."
+
+
+def metric_name(case: str, name: str, unit: str) -> str:
+    """``filemap-4k.4k.virtual_bw``; a percentage ends in ``%``, and changes by its difference."""
+    return f"{case}.{shown_name(name, unit)}{'%' if is_share(unit) and name[-1] != '%' else ''}"
+
+
+def plain(line: str) -> str:
+    """A line of ASCII with its tab at the front, and however long it is."""
+    return f"{line[: line.startswith(chr(9))]}{ascii_only(line)}"
+
+
+def repeating(session: SessionComparison, called: MetricComparison | None = None) -> list[str]:
+    """How to measure it again, and the number that comes out wherever an exact session is.
+
+    The number is of the metric that is ``called``, else of the first.
+    """
+    again, notes = repeat(session, of_others=True), []
+    metric = called or next((m for m in session.primary if m.patched), None)
+    if session.manifest.experiment.mode == "exact" and metric and metric.base and metric.patched:
+        name = metric_name(metric.case, metric.name, metric.unit)
+        notes.append(f"On any host {name} is {sentences.means(metric)} to the last digit.")
+    head = f"To repeat it, in a checkout of Twinboot {session.manifest.provenance.lab_version}:"
+    commands = [
+        f"\t{line}"
+        for command in again.commands
+        for line in wrap_command(ascii_only(command), WIDTH - len("        "))
+    ]
+    note = " ".join((*again.notes, *notes))
+    return [head, "", *commands, "", *paragraph(note, hang="")]
 
 
 def apart(session: SessionComparison) -> list[str]:
@@ -266,12 +299,29 @@ def _judgements(session: SessionComparison, rows: Sequence[MetricRow]) -> list[s
     return lines
 
 
+T = TypeVar("T")
+
+
+def _ascii(value: T) -> T:
+    """A block in plain ASCII before it is laid out: a character may become two."""
+    plain: object = value
+    if isinstance(value, str):
+        # A word at a time: blanks at its ends stay.
+        plain = " ".join(map(ascii_only, value.split(" ")))
+    elif isinstance(value, tuple) and not hasattr(value, "_fields"):
+        plain = tuple(map(_ascii, value))
+    elif dataclasses.is_dataclass(value):
+        own = {each.name: _ascii(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        plain = dataclasses.replace(cast("Any", value), **own)
+    return cast("T", plain)
+
+
 def letter(session: SessionComparison) -> str:
     """Return the answer, then the figures of every case, ending in a newline."""
-    first = text.render(answer.answer(View(session), folds=False), WIDTH)
-    # A part at a time: its blanks are the columns.
-    lines = [" ".join(map(ascii_only, line.split(" "))).rstrip() for line in first]
+    blocks = answer.answer(View(session, of_others=True), folds=False)
+    lines = text.render([_ascii(block) for block in blocks], WIDTH)
     lines += apart(session)
+    lines += repeating(session) if any(row.measured for row in session.rows) else []
     for case in session.cases:
         rows = session.of_case(case.name)
         parts = [_setup(session.comparisons[0], case), _commands(case), _judgements(session, rows)]

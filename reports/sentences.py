@@ -167,7 +167,7 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             f"{'' if v['status'] in ('not asked', 'inexact') else v['status'] + ': '}{v['detail']}"
         ),
         "kept-runs": lambda v: "; ".join(
-            f"{arm}: {kept} of {of} runs kept from {days}, host {hosts}"
+            f"{arm}: {kept} of {of} runs reused from {days}, host {hosts}"
             if kept
             else f"{arm}: measured"
             for arm, kept, of, days, hosts in v["arms"]

@@ -6,12 +6,13 @@ No word of a verdict: those are in :mod:`reports.sentences`, which no chart impo
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from analysis.counts import Paired
 from analysis.many import ArmCell, MetricRow
 from analysis.model import Again, MetricComparison, Reference, is_share
 from analysis.verdict import MISSING, Change
-from experiment.spec import FUNCTIONS, Thresholds
+from experiment.spec import Thresholds
 from text import counted
 
 SIGNIFICANT = 6
@@ -128,15 +129,15 @@ def interval(metric: MetricComparison) -> str:
     return f"{text} at {100 * change.level:g} %" if text and change else ""
 
 
-def threshold(thresholds: Thresholds) -> str:
+def threshold(thresholds: Thresholds, judged: Collection[str]) -> str:
     """The smallest change that matters, as a band around zero: ``±0.25 % (thp.work: ±5 %)``.
 
-    That of functions is none.
+    Of metrics that are ``judged``, by their names and those of their cases: others are not shown.
     """
     own = [
         f"{name}: ±{100 * change:g} %"
         for name, change in sorted(thresholds.metrics.items())
-        if not name.endswith(f".{FUNCTIONS}")
+        if name in judged
     ]
     return f"±{100 * thresholds.change:g} %" + (f" ({', '.join(own)})" if own else "")
 

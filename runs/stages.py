@@ -186,7 +186,7 @@ def to_add(counts: Mapping[str, int], open_: Sequence[str], looks: Looks) -> dic
 def look_text(
     seeds: int, verdicts: ByCase, counts: Mapping[str, int], adding: Mapping[str, int]
 ) -> str:
-    """``after 8 seeds: 4k.path decided (improvement), thp.work undecided; measuring 2 more``.
+    """``after 8 seeds: 4k.instructions decided (improvement), 4k.work undecided; ...``.
 
     With several cases of which some are decided it says of which; ``adding`` is of :func:`to_add`,
     empty where all is decided or the budget is spent.

@@ -123,7 +123,7 @@ class TakerNames:
                 known = {*functions} - {UNKNOWN} or {UNKNOWN}
                 first = min(known, key=lambda name: (-self.taken[name, use.sleeps], name))
                 taker = Taker(f"taken in {first}", "taker", "unknown", use.sleeps)
-            takers.append(taker._replace(label=taker.label + READ * site.shared))
+            takers.append(taker._replace(label=f"{taker.label}{READ}") if site.shared else taker)
         return tuple(takers)
 
     def in_run(self, run: PhaseProfile) -> Iterator[tuple[LockUse, LockSite, Taker]]:

@@ -43,7 +43,7 @@ MOST_LINES = 60
 LINE_IN, THIN_LINE_IN, EDGES_IN = 0.3, 0.19, 1.0
 # Lines of room for the name above a group and for the gap below it.
 HEAD, GAP = 0.95, 0.35
-LONGEST = 30
+LONGEST = 36
 # A change further out than this many times all intervals would flatten them: it is an arrow.
 FURTHEST = 2.5
 # A tick is named where so much of the axis is free since the last one.

@@ -21,6 +21,9 @@ from reports import document as doc
 from reports.document import Block, Cell, Column, Heading, Words, safe
 from text import clean_line, clean_lines, typeset
 
+# In a page by its name: as a character it is a blank on standard output.
+NBSP = "\u00a0"
+KEPT_TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=[<±]) (?=\d)|(?<=\bno) (?=change \()")
 STYLE = Path(__file__).parent / "page.css"
 # Sorts and filters tables; a page is whole without it.
 SCRIPT = Path(__file__).parent / "tables.js"
@@ -49,8 +52,12 @@ def policy(scripts: Iterable[str], styles: Iterable[str] | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text of ours or of anybody's as text of a page, with true minus signs and arrows."""
-    return escape(typeset(clean_lines(text)))
+    """A text of ours or of anybody's as text of a page, with true minus signs and arrows.
+
+    No line ends between a number and the sign before or the percent sign behind it.
+    """
+    glued = KEPT_TOGETHER.sub(NBSP, typeset(clean_lines(text)))
+    return escape(glued).replace(NBSP, "&nbsp;")
 
 
 def verbatim(text: str) -> str:

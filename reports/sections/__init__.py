@@ -169,7 +169,7 @@ def foremost(numbers: Sequence[tuple[str, Paired]], per: str) -> list[Line]:
     moved = [each for each in numbers if each[1].is_significant]
     title, pair = max(moved, key=lambda each: abs(each[1].change or 0.0), default=numbers[0])
     many = f"of {len(numbers)}"
-    return [line(title, per, pair, f"moved most {many}" if moved else f"none {many} moved")]
+    return [line(title, per, pair, f"largest change {many}" if moved else f"none {many} changed")]
 
 
 @dataclass(frozen=True)

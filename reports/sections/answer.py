@@ -199,12 +199,16 @@ def _place(comparison: Comparison, at: tuple[str, str]) -> str:
     return f"{f'{at[0]} ' * several}{at[1]}: " if len(judged) > 1 else ""
 
 
-def _ran(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
-    """Which changed lines and functions ran, or why that is not known; and what was run before."""
+def _ran(view: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
+    """Which changed lines and functions ran, or why that is not known; and what was run before.
+
+    From which session of which host a run is says nothing to others: its numbers are the same.
+    """
     if not comparison.manifest.same_code:
         lines = functions.lines_that_ran(comparison).removesuffix(" ran")
         for finding in comparison.findings:
-            if name := OF_ANSWER.get(finding.kind):
+            name = OF_ANSWER.get(finding.kind)
+            if name and not (view.of_others and finding.kind == KEPT):
                 text = of_finding(finding).removeprefix("executed: ")
                 own = lines if name == "Ran" else ""
                 yield name, "; ".join(filter(None, (own, text)))
@@ -280,7 +284,10 @@ def _timed(view: View, _: Comparison) -> Iterator[tuple[str, Words]]:
         by_case.setdefault(each.case, []).append(f"{each.phase}{size} {each.verdict}")
     for case, texts in by_case.items():
         yield "Time", f"{case}: {'; '.join(texts)}"
-    yield "", f"real, on {timed.cpu} (native mode, {timed.session}); no verdict is made of it"
+    yield (
+        "",
+        f"real time on {timed.cpu} (native mode, session {timed.session}), not part of the verdict",
+    )
 
 
 # Below the results, in the order of reading.
@@ -344,7 +351,7 @@ def answer(view: View, *, folds: bool = True) -> list[Block]:
     if view.session.is_pair and not (view.many_cases and folds):
         return [*body, *every(view)]
     more = [Fold("Every verdict with its reason", tuple(every(view)))] if folds else []
-    findings = [each for each in view.session.findings if each.kind == KEPT]
+    findings = [f for f in view.session.findings if f.kind == KEPT and not view.of_others]
     arms = dict.fromkeys(arm for each in findings for arm in of_finding(each).split("; "))
     return [*body, *_by_arm(view), *(facts([("Kept", "; ".join(arms))]) if arms else []), *more]
 

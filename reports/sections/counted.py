@@ -183,7 +183,7 @@ def stack_lines(each: StackComparison) -> list[Line]:
     """The kernel's instructions, and below which function most of their change is."""
     says = "on no single path" if each.listed else "no path changed"
     if each.focus:
-        says = f"{each.focus_share * 100:.0f} % below {each.focus[-1]}"
+        says = f"{each.focus_share * 100:.0f} % in and under {each.focus[-1]}"
     return [line("kernel instructions", each.unit_title, each.total, says)]
 
 
@@ -317,7 +317,7 @@ def moved_line(each: LinesComparison) -> list[Line]:
 def lines_brief(lines: LinesComparison) -> str:
     """What a mail has room for; where nothing moved more or less, nothing."""
     total = lines.total.all_lines
-    where = f"lines between {lines.vcpus} virtual CPUs per {lines.unit_title}"
+    where = f"cache lines moved between {lines.vcpus} vCPUs per {lines.unit_title}"
     return "" if total.equal else f"{where}: {wording.few(total)} ({change(total)})"
 
 

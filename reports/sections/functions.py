@@ -115,15 +115,15 @@ def moved_most(attribution: Attribution, many: int) -> str:
 
 
 def split_words(split: Split) -> str:
-    """``Of -0.80 % -0.03 % are of ..., and -0.02 % of the rest (isolate -12.4)``."""
+    """``Of the change, -0.80 %: -0.03 % is in functions whose code differs, ...``."""
     of, own, linked, rest = (
         wording.percent(split.share(part.difference))
         for part in (split.total, split.changed, split.linked, split.rest)
     )
     names = ", ".join(f"{each.name} {wording.signed(each.difference)}" for each in split.functions)
     return (
-        f"Of {of} {own} are of functions whose code differs, {linked} of what they call and are "
-        f"called from, {rest} of the rest{f' ({names})' * bool(names)}"
+        f"Of the change, {of}: {own} is in functions whose code differs, {linked} in their callers "
+        f"and callees, {rest} in all other code{f' ({names})' * bool(names)}"
     )
 
 

@@ -84,7 +84,7 @@ def lines(locks: MeasuredLocks) -> list[Line]:
     """The lock that moved most, and how often one waited."""
     lock, entries = locks.foremost, locks.slow_entries
     spinning = sum(not each.sleeps for each in locks.rows)
-    says = f"moved most of {spinning}" if locks.moved_most else f"none of {spinning} moved"
+    says = f"largest change of {spinning}" if locks.moved_most else f"none of {spinning} changed"
     lines = [line(f"{lock.label} held", locks.unit_title, lock.held, says)] if lock else []
     if entries:
         most = f"most in {locks.pairs[0].waiter}" if locks.pairs else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from analysis.many import ArmCell, MetricRow, SessionComparison, Step, chosen_columns
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
 from analysis.verdict import CALLED
+from experiment.spec import of_case
 from reports import charts, sentences, wording
 from reports import sections as shapes
 from reports.charts.canvas import Chart
@@ -264,7 +265,8 @@ def changes(view: View) -> list[Chart]:
         if any(line.change for line in lines):
             own = thresholds.of(each.case, each.name).change
             groups.append(charts.ChangeGroup(f"{each.case} {each.name}", own, tuple(lines)))
-    return charts.draw(groups, wording.threshold(thresholds))
+    names = {name for row in judged for name in (row.name, of_case(row.case, row.name))}
+    return charts.draw(groups, wording.threshold(thresholds, names))
 
 
 def by_arm(view: View) -> list[Block]:

@@ -128,7 +128,7 @@ def test_kept_runs_of_each_arm_with_days_and_hosts() -> None:
     costs = [but(cost, kept_at="2026-11-24" * (cost.run_id in base)) for cost in made]
     (finding,) = findings.kept_runs(session.manifest(), records, costs)
     words = of_finding(finding)
-    assert words == "base: 14 of 17 runs kept from 2026-11-24, host here; patched: measured"
+    assert words == "base: 14 of 17 runs reused from 2026-11-24, host here; patched: measured"
     assert findings.kept_runs(session.manifest(), records, made) == []
 
 

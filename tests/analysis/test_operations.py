@@ -6,6 +6,7 @@ from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.operations import operations, per_operation
 from reports import sessions
+from reports.headline import standing_verdicts
 from results.record import CaseRecord, Manifest, Metric, RunRecord, UnitRecord
 from results.units import read_name, recorded_name
 from tests.analysis import counts_factory
@@ -108,6 +109,7 @@ def test_forms_have_one_denominator_and_tables_what_is_on_record(
         assert "emulation" in rendered, form
     assert '"4k.path"' in render(session, "json")
     assert "4k.path" not in sessions.line(session)
+    assert set(standing_verdicts(session)["filemap-4k"]) == {"4k.instructions", "4k.work"}
     text = " ".join(render(session, "text").split())
     # What is on record can be compared to the last digit.
     index = _pair(session).cases[0].primary[0]

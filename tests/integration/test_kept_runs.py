@@ -23,7 +23,7 @@ from tests.integration.lab_process import (
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "2"))
-FINDING = "runs kept from"
+FINDING = "runs reused from"
 
 
 def test_a_second_session_boots_a_sample_and_has_the_same_bytes(

@@ -112,7 +112,7 @@ def test_of_a_series_with_many_results_the_worst_is_shown(tmp_path: Path) -> Non
     queued(store, "mm: slower", results=tuple(results), functions=of_phases, **made)
     queued(store, "mm: elsewhere", results=tuple(results[3:]), message="not tested", **made)
     text = page.render(store, store.read())
-    assert "memory exec.instructions: +3.00 %, regression; 1 more regression" in text
+    assert "memory exec.instructions: +3.00&nbsp;%, regression; 1 more regression" in text
     assert "memory exec: 1 of 9" in text
     assert not any(f"memory {other}" in text for other in ("fork", "fault", "mremap"))
 

@@ -211,3 +211,20 @@ def test_no_form_for_others_names_a_place_of_the_senders(form: str) -> None:
     assert "/home/me" not in rendered
     assert "repro sessions" not in rendered
     assert "not tested" in rendered.lower()
+
+
+def test_a_letter_says_how_others_repeat_it() -> None:
+    session = ExactSession()
+    manifest = but(session.manifest(), arguments=("filemap-v4", "--seeds", "8"))
+    lines = render(compare(manifest, session.records()), "letter").splitlines()
+    assert "\t./lab.py run filemap-v4 --seeds 8" in lines
+    assert any("On any host" in line for line in lines)
+
+
+def test_columns_of_a_letter_hold_where_a_sign_takes_two_characters() -> None:
+    session = ExactSession(effect={"4k": 0.0, "thp": 0.0, "switch": -0.01}, spread=0, noise=1e-5)
+    lines = render(compare(session.manifest(), session.records()), "letter").splitlines()
+    rows = [line for line in lines if re.match(r" .* % +\[", line)]
+    assert {line.index("%") for line in rows} == {rows[0].index("%")}
+    assert "+-0" in "".join(rows)
+    assert max(map(len, lines)) <= 75

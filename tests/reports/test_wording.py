@@ -7,7 +7,7 @@ import pytest
 
 from analysis.counts import pair
 from analysis.model import Comparison, Finding
-from experiment.spec import ArmSpec, KernelSpec
+from experiment.spec import ArmSpec, KernelSpec, Thresholds
 from reports import sentences, wording
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import Many
@@ -212,3 +212,8 @@ def test_functions_that_ran_in_the_same_phases_are_named_together() -> None:
     finding = Finding(level="note", scope="series", kind="executed", values=values)
     shown = sentences.of_finding(finding)
     assert shown == "executed: 3 of 3 changed functions: a, b in pipe, open; c in open"
+
+
+def test_a_threshold_of_what_is_not_judged_is_not_in_the_caption() -> None:
+    thresholds = Thresholds(metrics={"4k.work": 0.005, "swap/random.path": 0.015})
+    assert wording.threshold(thresholds, {"4k.work"}) == "±0.25 % (4k.work: ±0.5 %)"

@@ -214,9 +214,9 @@ class CountCase:
 EVERY = {
     each.explanation.name: each
     for each in (
-        CountCase(kinds.EXPLANATION, sections.KINDS.instrument, "none of 6 moved"),
-        CountCase(kinds.INTERRUPTED, sections.INTERRUPTIONS, "none of 2 moved"),
-        CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 moved"),
+        CountCase(kinds.EXPLANATION, sections.KINDS.instrument, "none of 6 changed"),
+        CountCase(kinds.INTERRUPTED, sections.INTERRUPTIONS, "none of 2 changed"),
+        CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 changed"),
         CountCase(stacks.EXPLANATION, sections.STACKS, "no path changed"),
         CountCase(lines.EXPLANATION, sections.LINES, "", "objects"),
         CountCase(locks.EXPLANATION, of_locks.LOCKS, "none of "),
@@ -378,7 +378,7 @@ def test_faults_add_up_to_their_handler_and_interrupts_have_no_place(
     assert row(counted.rows, function="copy_page_to_iter").only_in == "base"
     assert row(counted.rows, function="copy_folio_to_iter").only_in == "patched"
     (line,) = sections.INTERRUPTIONS.lines(counted)
-    assert (line.label, line.change[:4], line.says) == ("exceptions", "-20.", "moved most of 2")
+    assert (line.label, line.change[:4], line.says) == ("exceptions", "-20.", "largest change of 2")
 
 
 def test_a_phase_without_interruptions_has_no_line(
@@ -481,7 +481,7 @@ def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -
     assert row(moved.pairs, object="other kernel memory").mine is None
     assert moved.pair_count == len(moved.pairs) == 3
     assert sections.lines_brief(moved) == (
-        "lines between 4 virtual CPUs per folio added: 1.010 -> 0.6100 (-39.60 %)"
+        "cache lines moved between 4 vCPUs per folio added: 1.010 -> 0.6100 (-39.60 %)"
     )
 
 

@@ -154,7 +154,7 @@ def test_the_line_is_of_the_lock_that_moved_most(counted: Comparison) -> None:
     assert (line.label, line.of, line.faint) == ("i_pages.xa_lock held", "per folio added", False)
     assert line.base.startswith("1,16")
     assert line.change.startswith("-5.")
-    assert line.says.startswith("moved most of ")
+    assert line.says.startswith("largest change of ")
     still = but(locks, moved_most="")
     assert section.LOCKS.lines(still)[0].says.startswith("none of ")
     assert section.LOCKS.lines(but(locks, rows=(), listed=0)) == []

@@ -287,3 +287,8 @@ def test_a_page_runs_its_own_script_and_no_other() -> None:
     assert f"script-src {source_hash(script)};" in page
     assert "default-src 'none'" in policy([], [])
     assert "script-src 'none'" in policy([], [])
+
+
+def test_no_line_of_a_page_ends_within_a_number() -> None:
+    shown = html.escaped("no change (< 0.25 %), within 0.25 and 5 %, ± 3")
+    assert shown == "no&nbsp;change (&lt;&nbsp;0.25&nbsp;%), within 0.25 and 5&nbsp;%, ±&nbsp;3"

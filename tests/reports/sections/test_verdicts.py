@@ -107,5 +107,5 @@ def test_many_arms_say_in_the_answer_of_which_runs_were_kept() -> None:
     )
     session = replace(measured(many.manifest(), records), costs=costs)
     shown = " ".join(" ".join(forms.answer_lines(compare_session(session))).split())
-    assert "Kept 0: 17 of 17 runs kept from 2026-11-24, host here; 1: 16 of 16 runs" in shown
+    assert "Kept 0: 17 of 17 runs reused from 2026-11-24, host here; 1: 16 of 16 runs" in shown
     assert f"{many.manifest().arms[-1].name}: measured" in shown
