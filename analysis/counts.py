@@ -59,6 +59,22 @@ class Paired:
     high: float | None
     n: int
 
+    def times(self, factor: float) -> Paired:
+        """The quantity in another unit."""
+        # By hand: a session has tens of thousands of them.
+        (a, b), (c, d), (e, f) = self.base_range, self.patched_range, self.difference_range
+        return Paired(
+            factor * self.base,
+            factor * self.patched,
+            factor * self.difference,
+            (factor * a, factor * b),
+            (factor * c, factor * d),
+            (factor * e, factor * f),
+            self.low and factor * self.low,
+            self.high and factor * self.high,
+            self.n,
+        )
+
     @property
     def both(self) -> float:
         """How much there is of it on both arms."""

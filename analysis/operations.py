@@ -10,7 +10,6 @@ has one denominator.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any, NamedTuple
 
@@ -42,8 +41,6 @@ class Operation(NamedTuple):
     was: dict[str, float]
 
 
-# Of a pair; the last one counts seeds.
-NUMBERS = tuple(field.name for field in dataclasses.fields(Paired))[:-1]
 NOWHERE = Operation("", 1.0, {})
 
 
@@ -152,15 +149,7 @@ def _counted(record: Record, operation: Operation) -> Record:
 def _scaled(value: Any, factor: float) -> Any:
     """A value with all that is per the unit of work multiplied."""
     if isinstance(value, Paired):
-        # By hand: a session has tens of thousands of them.
-        numbers: dict[str, Any] = {
-            name: (factor * number[0], factor * number[1])
-            if isinstance(number, tuple)
-            else number and factor * number
-            for name in NUMBERS
-            for number in [getattr(value, name)]
-        }
-        return dataclasses.replace(value, **numbers)
+        return value.times(factor)
     if isinstance(value, tuple):
         return tuple(_scaled(each, factor) for each in value)
     if isinstance(value, dict):
