@@ -158,8 +158,11 @@ class _Keeper:
 
     def before(self, boot: Boot, outcome: Outcome) -> Collection[str]:
         """As ``runs.boots.Judge``: what is drawn, and what the judge of runs says."""
-        drawn = () if boot.name in self.drawn else self.drawn
-        return (*drawn, *self.judge.before(boot, outcome))
+        before = self.judge.before(boot, outcome)
+        if boot.name in self.drawn:
+            # Others wait for it: the base of its block, too, where that is not kept.
+            return [name for name in before if name in self.drawn]
+        return [*self.drawn, *before]
 
     def tell_of_kept(self) -> None:
         """Tell of the kept runs that are not drawn, as though they had just been booted."""

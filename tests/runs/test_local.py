@@ -144,6 +144,7 @@ class MadeUpGuests:
     sends: dict[str, bytes] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
+    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
     begun: dict[str, threading.Event] = field(default_factory=lambda: defaultdict(threading.Event))
 
     @property
@@ -154,7 +155,7 @@ class MadeUpGuests:
         return self.kinds.get(boot.name, boot.name)
 
     def before(self, boot: Boot, outcome: Outcome) -> tuple[str, ...]:
-        return ()
+        return self.follows.get(boot.name, ())
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         self.ended.append(boot.name)
@@ -222,6 +223,16 @@ def test_other_runs_follow_the_kept_ones_that_are_booted_anew(
     host.measure("one two new", runs=KeptRuns(tmp_path / "runs"))
     assert sorted(host.ended) == ["new", "one", "two"]
     assert host.ended[-1] == "new"
+
+
+def test_a_kept_run_that_is_booted_anew_waits_for_no_other(
+    host: MadeUpGuests, tmp_path: Path
+) -> None:
+    """The base of its block, which decides who is blamed, is not kept and waits for it."""
+    host.measure("patched", runs=KeptRuns(tmp_path / "runs"))
+    host.follows = {"patched": ("base",)}
+    host.measure("base patched", runs=KeptRuns(tmp_path / "runs"))
+    assert host.ended == ["patched", "base"]
 
 
 def test_a_kept_run_with_other_bytes_ends_the_session(host: MadeUpGuests, tmp_path: Path) -> None:
