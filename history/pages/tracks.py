@@ -75,6 +75,7 @@ ORDER = (
     "unexplained",
     "incomparable",
     "mixed",
+    "inconclusive",
     "improvement",
     "environment changed",
     "known",
@@ -90,8 +91,8 @@ def of_night(
 ) -> Status:
     """The word of a night: what was first seen in it, against the nights before.
 
-    The ``first`` night of a track has none before it; ``earlier`` are its measurements
-    before this one.
+    The ``first`` night of a track has none before it, and the verdict of its series;
+    ``earlier`` are its measurements before this one.
     """
     ids = {each.id for each in (*earlier, entry)}
     states = [of_change(change) for change in changes if change.detected_entry in ids]
@@ -99,9 +100,12 @@ def of_night(
     lost = [each for each in concluded if each.verdict is Verdict.FAILED]
     if lost:
         states.append(status("failed", lost[0].reason))
-    untested = [each for pair in entry.of_series.values() for _, each in pair]
-    if untested and all(each.verdict is Verdict.NOT_TESTED for each in untested):
-        states.append(status("not tested", untested[0].reason))
+    of_series = [each for pair in entry.of_series.values() for _, each in pair]
+    if of_series and all(each.verdict is Verdict.NOT_TESTED for each in of_series):
+        states.append(status("not tested", of_series[0].reason))
+    elif first:
+        # There is no night before it, but what its series did.
+        states += [status(str(each.verdict)) for each in of_series]
     if not entry.is_fit:
         states.append(status("inexact", "a repeated run was not bit-identical"))
     if not states:

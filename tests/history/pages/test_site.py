@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from analysis.verdict import Verdict
 from errors import UsageError
 from experiment.load import Subsystems, SubsystemWorkloads
 from history.changes import changes_of, function_changes, gaps_of
-from history.entry import SCHEMA_VERSION, Entry
+from history.entry import SCHEMA_VERSION, Conclusion, Entry
 from history.gate import of_history
 from history.ingest import entry_of, read_session
 from history.pages import site, tracks
@@ -274,6 +275,30 @@ def test_one_word_a_night() -> None:
     assert words == ["no change", "no change", "regression", "no change"]
     assert [change.night for change in track.standing] == [entries[2].night]
     assert tracks_of(HistoryContents(tuple(entries[:1])), ())[0].status.word == "first night"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "word", "words"),
+    [
+        ((Verdict.NO_CHANGE, Verdict.REGRESSION, Verdict.IMPROVEMENT), "regression", "1 metric"),
+        ((Verdict.IMPROVEMENT, Verdict.NO_CHANGE, Verdict.IMPROVEMENT), "improvement", "2 metrics"),
+        ((Verdict.NO_CHANGE, Verdict.NOT_TESTED, Verdict.REGRESSION), "regression", "1 metric"),
+        ((Verdict.NO_CHANGE, Verdict.INCONCLUSIVE), "inconclusive", "1 metric"),
+        ((Verdict.NO_CHANGE,), "no change", "1 metric"),
+    ],
+)
+def test_the_first_night_has_the_verdict_of_its_series(
+    verdicts: tuple[Verdict, ...], word: str, words: str
+) -> None:
+    entry = CLEAR.entries()[0]
+    values = {"arm": "patched", "against": "base", "metric": "m", "reason": ""}
+    conclusions = tuple(Conclusion.model_validate({**values, "verdict": each}) for each in verdicts)
+    (case,) = entry.cases
+    first = but(entry, cases=(but(case, conclusions=conclusions),))
+    status = tracks.of_night(first, (), first=True)
+    assert (status.word, status.words) == (word, words)
+    # A later night is measured by those before it.
+    assert tracks.of_night(first, ()).word == "no change"
 
 
 def test_what_is_not_judged_has_a_word_and_a_mark() -> None:
