@@ -260,7 +260,9 @@ def test_what_the_changed_functions_and_their_callees_made_stands() -> None:
     assert split.linked.difference < -100
     assert abs(split.rest.difference) < 0.1 * abs(split.explained)
     shown, *_ = [line for line in render(session, "text").splitlines() if "whose code" in line]
-    assert shown.strip().startswith(f"Of {percent(split.share(split.total.difference))} ")
+    assert shown.strip().startswith(
+        f"Of the change, {percent(split.share(split.total.difference))}: "
+    )
 
 
 def test_what_they_cannot_have_made_is_unexplained_and_named() -> None:
