@@ -289,10 +289,8 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
     if unexplained := [m for m in tested if m.judgement.verdict is Verdict.UNEXPLAINED]:
         largest = max(unexplained, key=size_of)
         moved_by = f"{wording.change(largest)} {wording.bounds(largest)}"
-        why = (
-            f"{largest.case}: {label(comparison, largest)} {moved_by}, which no code that differs "
-        )
-        return ClaimAnswer(Stands.OPEN, f"{why}explains")
+        what = f"{largest.case}: {label(comparison, largest)} {moved_by}"
+        return ClaimAnswer(Stands.OPEN, f"{what}, which no code that differs explains")
     own = functions_of((), comparison)
     if locks := locks_of(own, comparison):
         return ClaimAnswer(Stands.LOCK, f"taken more or less often: {locks}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +25,7 @@ from analysis.counts import Paired
 from analysis.explain.lines import BY_TURNS, RARE
 from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.locks import EXPLANATION as LOCKS
+from analysis.explain.locks import MeasuredLocks
 from analysis.explain.memory import EXPLANATION as MEMORY
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
@@ -449,24 +450,25 @@ def locks_of(own: Set[str], comparison: Comparison) -> str | None:
     measured = LOCKS.of(comparison)
     if not measured:
         return None
-    moved = []
-    for phase in measured:
-        by_change: dict[str, float] = {}
-        for lock in phase.rows:
-            named = "" if lock.by == "taker" else lock.label
-            mine = (site for site in lock.sites if stem(site.function) in own)
-            times = sum(site.taken.difference for site in mine)
-            by_change[named] = by_change.get(named, 0.0) + times
-        unnamed, every = by_change.get("", 0.0), sum(by_change.values())
-        for lock in phase.rows:
-            more = lock.taken.difference
-            by_own = every if lock.by == "taker" else by_change[lock.label] + unnamed
-            is_own = bool(own & {stem(site.function) for site in lock.sites})
-            is_own = is_own and by_own * more > 0 and abs(by_own) >= OWN * abs(more)
-            if is_own and has_moved(lock.taken):
-                text = f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}"
-                moved.append((abs(more), text))
+    moved = (each for phase in measured for each in moved_locks(own, phase))
     return max(moved, default=(0.0, ""))[1]
+
+
+def moved_locks(own: Set[str], phase: MeasuredLocks) -> Iterator[tuple[float, str]]:
+    """The locks of a phase that these functions moved: by how many times, and in words."""
+    by_change: dict[str, float] = defaultdict(float)
+    for lock in phase.rows:
+        by_change["" if lock.by == "taker" else lock.label] += sum(
+            site.taken.difference for site in lock.sites if stem(site.function) in own
+        )
+    unnamed, every = by_change[""], sum(by_change.values())
+    for lock in phase.rows:
+        more = lock.taken.difference
+        by_own = every if lock.by == "taker" else by_change[lock.label] + unnamed
+        is_taken = not own.isdisjoint(stem(site.function) for site in lock.sites)
+        is_theirs = by_own * more > 0 and abs(by_own) >= OWN * abs(more)
+        if is_taken and is_theirs and has_moved(lock.taken):
+            yield abs(more), f"{lock.label} {wording.few(lock.taken)} per {phase.unit_title}"
 
 
 def lines_of(own: Set[str], comparison: Comparison, objects: Sequence[str] = ()) -> str | None:

@@ -95,12 +95,12 @@ def annotate(session: Prepared, options: Options, store: SessionStore) -> None:
     ]
     without = reasons(changed, sources, session.measured)
     if not counts:
-        what = "; ".join(f"{file}: {why}" for file, why in without.items())
-        raise UsageError(
-            f"no changed line is counted: {what or 'none has code, as of a macro, a type or data'}",
-            where=str(store.folder),
-            next_step="./lab.py report has the functions that differ",
+        each = "; ".join(f"{file}: {why}" for file, why in without.items())
+        what = (
+            f"no changed line is counted: {each or 'none has code, as of a macro, a type or data'}"
         )
+        step = "./lab.py report has the functions that differ"
+        raise UsageError(what, where=str(store.folder), next_step=step)
     store.keep(Annotation(diffs=tuple(diffs), counts=tuple(counts), without=without))
 
 
@@ -120,10 +120,8 @@ def obstacle(session: Prepared, *, any_blocks: bool) -> tuple[str, str] | None:
     if not any(arm.patches for arm in session.resolved.arms):
         return "no arm has patches", "./lab.py run --series measures a series by its lines"
     if session.same_code:
-        return (
-            "its kernels have the same code, and nothing was booted",
-            "./lab.py report has what differs",
-        )
+        what = "its kernels have the same code, and nothing was booted"
+        return what, "./lab.py report has what differs"
     if not any_blocks:
         what = "no blocks of its changed files are on record: older, or of modules, or not counted"
         return what, "./lab.py run measures it anew: runs that are kept take seconds"

@@ -114,22 +114,19 @@ def make(
         if not guests[0]:
             continue
         missing = [each for each in forecast_kernels(sound.resolved, options) if not each.cached]
+        pending = tuple(
+            Pending(
+                each.title,
+                tuple(f"{k.flavour} of {k.arm}" for k in missing if k.flavour in each.flavours),
+                left,
+            )
+            for each, left in zip(stages[number:], guests, strict=True)
+            if left
+        )
         before, booted = booted, sum(not cost.kept_at for cost in store.costs())
         # A stage whose runs were all kept took no time in which somebody would have read.
         if booted != before:
-            verdict(
-                tuple(
-                    Pending(
-                        each.title,
-                        tuple(
-                            f"{k.flavour} of {k.arm}" for k in missing if k.flavour in each.flavours
-                        ),
-                        left,
-                    )
-                    for each, left in zip(stages[number:], guests, strict=True)
-                    if left
-                )
-            )
+            verdict(pending)
         if stage.flavours:
             with store.timed(f"kernels of {stage.title}"):
                 sound = with_kernels(sound, options, building, stage.flavours)

@@ -120,9 +120,11 @@ class ArtefactStore:
         )
 
     def _has(self, artefact: Artefact) -> bool:
-        with self._opened("read") as (files, top, _):
+        with self._opened("read") as (files, top, is_folder):
             try:
-                return bool(files.size(f"{top}/blobs/{artefact.sha256}") == artefact.size)
+                blob = f"{top}/blobs/{artefact.sha256}"
+                size = Path(blob).stat().st_size if is_folder else files.size(blob)
+                return bool(size == artefact.size)
             except MISSING:
                 return False
 
@@ -165,17 +167,20 @@ class ArtefactStore:
     @contextmanager
     def _opened(self, to_be: str) -> Iterator[tuple[Any, str, bool]]:
         """The store, its top, and if it is a folder; whatever a driver raises is its trouble."""
-        # Loads what a URL needs, so only where a store is used.
-        import fsspec
-
+        files, top, is_folder = None, self.url, Path(self.url).is_absolute()
         try:
-            files, top = fsspec.core.url_to_fs(self.url)
+            if not is_folder:
+                # Its import takes a tenth of a second, which a folder does not need.
+                import fsspec
+
+                files, top = fsspec.core.url_to_fs(self.url)
+                is_folder = "file" in files.protocol
         except (ImportError, ValueError) as error:
             what = f"cannot be opened: {error}"
             step = "a folder that all hosts see, or a URL that fsspec knows"
             raise UsageError(what, where=f"store {self.url}", next_step=step) from None
         try:
-            yield files, str(top).rstrip("/"), "file" in files.protocol
+            yield files, str(top).rstrip("/"), is_folder
         except InfraError:
             raise
         except Exception as error:

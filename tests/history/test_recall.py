@@ -207,9 +207,9 @@ def locked(label: str, sites: dict[str, tuple[float, float]]) -> MeasuredLock:
     """A lock with how often functions took it on base and patched, the same on three seeds."""
     none = pair([0.0] * 3, [0.0] * 3)
     total = tuple(sum(each[arm] for each in sites.values()) for arm in (0, 1))
-    taken = {name: pair([of[0]] * 3, [of[1]] * 3) for name, of in sites.items()}
+    acquisitions = {name: pair([of[0]] * 3, [of[1]] * 3) for name, of in sites.items()}
     held: dict[str, Any] = {"held": none, "held_each": None}
-    rows = [TakenIn(function=name, taken=times, **held) for name, times in taken.items()]
+    rows = [TakenIn(function=name, taken=times, **held) for name, times in acquisitions.items()]
     return MeasuredLock(
         label=label,
         by="taker" if label.startswith("taken in") else "member",
