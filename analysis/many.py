@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -355,13 +355,14 @@ def views(manifest: Manifest) -> list[Manifest]:
     ]
 
 
-def compare_session(session: MeasuredSession, *, explains: bool = True) -> SessionComparison:
+def compare_session(
+    session: MeasuredSession, *, only: Collection[str] | None = None
+) -> SessionComparison:
     """Return what the session shows, with all verdicts judged as one family.
 
     Its correctness checks withhold the verdicts of arms that are broken, or were not
-    checked though the experiment asks for it.  What is counted is left out where nothing is to be
-    explained, which takes most of the time; verdicts are the same but for those that what was
-    counted makes unexplained.
+    checked though the experiment asks for it.  Explanations are most of the work: ``only`` names
+    those that are made.  Without the functions no verdict is *unexplained*; the others make none.
 
     Raises:
         ReportError: as :func:`analysis.comparison.compare_views`, or a record names an arm
@@ -379,7 +380,7 @@ def compare_session(session: MeasuredSession, *, explains: bool = True) -> Sessi
         warning = Finding(level="warning", scope="session", kind="between-looks", values=values)
         stopped = (warning,)
     compared = []
-    for view in compare_views(views(judged.manifest), judged, explains=explains):
+    for view in compare_views(views(judged.manifest), judged, only=only):
         checked = gated(view, manifest.base, session.checks)
         findings = (*stopped, *checked.findings)
         compared.append(checked.model_copy(update={"findings": findings}))
