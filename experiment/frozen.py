@@ -96,6 +96,8 @@ KeyPath = tuple[str | int, ...]
 SHOWN_CHARACTERS = 80
 # Below 0.6 difflib proposes words that share only a few letters.
 CLOSE_ENOUGH, NEAREST = 0.6, 5
+# So many are shown, all of them.
+FEW = 8
 
 
 class _Nothing:
@@ -186,11 +188,11 @@ def nearest(
 
 
 def likely(value: str | None, allowed: Iterable[str]) -> str:
-    """The five of ``allowed`` that are most like ``value``, likeliest first, and how many others
-    there are; all of them, in their order, where there is nothing that they could be like.
+    """The ``allowed``, likeliest for ``value`` first: of more than eight the five nearest and how
+    many others there are; all of them, in their order, where there is nothing to be like.
     """
     names = tuple(dict.fromkeys(allowed))
-    shown_names = nearest(value, names) if value else names
+    shown_names = nearest(value, names, NEAREST if len(names) > FEW else FEW) if value else names
     others = len(names) - len(shown_names)
     return ", ".join(shown_names) + (f" and {others} more" if others else "")
 
