@@ -183,6 +183,8 @@ def read_job_file(path: Path, within: Path | None = None) -> dict[str, JobSectio
             sections[variant_name(title, sections)] = _section(title, place, options)
 
     top = within or path.parent
+    if not path.is_relative_to(top):
+        raise SpecError([f"{path}: is no name below {top}"])
     name = path.relative_to(top).as_posix()
     for at, text in _lines(top, name, str(path), mistakes, [], is_named=not within):
         if text.startswith("["):

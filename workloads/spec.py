@@ -6,15 +6,15 @@ settings to the same phases; the variant ``default`` always exists.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from errors import SpecError
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
-from experiment.load import read_toml
+from experiment.load import read_toml, validated
 from experiment.spec import Change
 from workloads.job_file import (
     JOBS,
@@ -327,24 +327,16 @@ def _place(release: str) -> tuple[int, ...]:
 
 def load_workload(path: Path) -> Workload:
     """Read one catalogue file; SpecError: names file and key of each mistake."""
-    try:
-        if not path.is_file() or path.is_symlink():
-            raise SpecError([f"{path}: is no plain file"])
-        data = read_toml(path)
-        _read_job_files(data)
-        # Validated as JSON: strict mode takes lists for tuples only from there.
-        workload = Workload.model_validate_json(TypeAdapter(dict[str, object]).dump_json(data))
-    except ValidationError as error:
-        lines = [
-            f"{path}: {'.'.join(map(str, item['loc']))}: {item['msg']} (found {item['input']!r})"
-            for item in error.errors()
-        ]
-        raise SpecError(lines) from None
-    except ValueError as error:  # no JSON
-        raise SpecError([f"{path}: {error}"]) from None
-    mistakes = [f"{path}: {mistake}" for mistake in _mistakes(workload, path.stem)]
-    if mistakes:
-        raise SpecError(mistakes)
+    if not path.is_file() or path.is_symlink():
+        raise SpecError([f"{path}: is no plain file"])
+    data = read_toml(path)
+    _read_job_files(data)
+    workload, problems = validated(data, Workload)
+    mistakes = _mistakes(workload, path.stem) if workload else ()
+    lines = [problem.line(str(path)) for problem in problems]
+    lines += [f"{path}: {mistake}" for mistake in mistakes]
+    if lines or workload is None:
+        raise SpecError(lines)
     return workload
 
 
@@ -434,53 +426,45 @@ def _mistakes(workload: Workload, stem: str) -> Iterator[str]:
     """What the types do not say, each with its key."""
     if workload.name != stem:
         yield f"name: found {workload.name!r}; the name of the file is wanted, {stem!r}"
-    for name in ("default", *workload.variants):
-        key = "mkfs" if name == "default" else f"variants.{name}.mkfs"
-        whole = workload.as_variant(name)
+    named = {f"variants.{name}.mkfs": workload.as_variant(name) for name in workload.variants}
+    for key, whole in {"mkfs": workload, **named}.items():
         if (whole.fs == "tmpfs") == bool(whole.mkfs):
             yield f"{key}: found {whole.mkfs!r}; wanted for a brd, and not for tmpfs"
     known = {file.stem for file in all_programs()}
     names = [phase.name for phase in workload.phases]
     for number, phase in enumerate(workload.phases):
         if phase.name in names[:number]:
-            yield f"phases.{number}.name: {phase.name!r} is the name of a phase before it"
+            yield f"phases[{number}].name: {phase.name!r} is the name of a phase before it"
         if workload.fs == "tmpfs" and phase.readahead_kib:
             yield (
-                f"phases.{number}.readahead_kib: found {phase.readahead_kib}; "
+                f"phases[{number}].readahead_kib: found {phase.readahead_kib}; "
                 "nothing is read ahead in tmpfs"
             )
         if phase.program and phase.program[0] not in known:
             yield (
-                f"phases.{number}.program: no such program: {phase.program[0]}; "
+                f"phases[{number}].program: no such program: {phase.program[0]}; "
                 f"known: {', '.join(sorted(known))}"
             )
         if not phase.on_device:
-            yield f"phases.{number}.on_device: follows from fs, and is not given"
+            yield f"phases[{number}].on_device: follows from fs, and is not given"
         if phase.fio:
-            key = f"phases.{number}.fio"
+            key = f"phases[{number}].fio"
             yield from _fio_mistakes(key, phase.fio, phase.places, workload.file_per_job)
-    for variant, settings in workload.variants.items():
-        yield from _variant_mistakes(variant, settings, names)
-        for name, fio in settings.fio.items():
-            key = f"variants.{variant}.fio.{name}"
-            places = settings.places.get(name, {})
-            yield from _fio_mistakes(key, fio, places, workload.file_per_job)
+    yield from _variant_mistakes(workload, names)
 
 
-def _variant_mistakes(variant: str, settings: Variant, names: Collection[str]) -> Iterator[str]:
-    if variant == "default":
+def _variant_mistakes(workload: Workload, names: Sequence[str]) -> Iterator[str]:
+    if "default" in workload.variants:
         yield "variants.default: always the phases as they are; another name is wanted"
-    of_phases: dict[str, Collection[str]] = {
-        "fio": settings.fio,
-        "readahead_kib": settings.readahead_kib,
-        "drop_caches": settings.drop_caches,
-        "thresholds": settings.thresholds,
-    }
-    for key, phases in of_phases.items():
-        for name in phases:
-            if name not in names:
-                place = f"variants.{variant}.{key}.{name}"
-                yield f"{place}: no such phase; known: {', '.join(names)}"
+    for variant, settings in workload.variants.items():
+        place = f"variants.{variant}"
+        for key in ("fio", "readahead_kib", "drop_caches", "thresholds"):
+            unknown = getattr(settings, key).keys() - {*names}
+            for name in sorted(unknown):
+                yield f"{place}.{key}.{name}: no such phase; known: {', '.join(names)}"
+        for name, fio in settings.fio.items():
+            places = settings.places.get(name, {})
+            yield from _fio_mistakes(f"{place}.fio.{name}", fio, places, workload.file_per_job)
 
 
 def _fio_mistakes(
@@ -490,7 +474,7 @@ def _fio_mistakes(
     for number, argument in enumerate(fio):
         option = argument.lstrip("-").partition("=")[0]
         if option in SEED_OPTIONS:
-            place = places.get(option, f"{key}.{number}")
+            place = places.get(option, f"{key}[{number}]")
             yield f"{place}: --{option} is the lab's to give (found {argument!r})"
     for option, problem in elsewhere(fio, file_per_job=file_per_job):
         yield f"{places.get(option) or places.get('name', key)}: {option}: {problem}"

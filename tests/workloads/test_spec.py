@@ -121,7 +121,7 @@ def test_what_only_a_file_system_on_a_device_has_and_what_is_no_toml(tmp_path: P
     text = swap('mkfs = "mkfs.ext4 -q"', 'fs = "tmpfs"').replace(
         "drop_caches = true", "drop_caches = true\nreadahead_kib = 64"
     )
-    assert [line.split(": ")[1] for line in load(tmp_path, text)] == ["phases.0.readahead_kib"]
+    assert [line.split(": ")[1] for line in load(tmp_path, text)] == ["phases[0].readahead_kib"]
     assert load(tmp_path, "name = ")[0].startswith("small.toml:")
 
 
@@ -138,8 +138,8 @@ def test_units_of_work_are_data(tmp_path: Path) -> None:
 
 
 def test_unknown_key_names_its_value(tmp_path: Path) -> None:
-    problems = load(tmp_path, swap("drop_caches = true", 'drop_caches = true\nnumjobs = "4"'))
-    assert problems == ["small.toml: phases.0.numjobs: Extra inputs are not permitted (found '4')"]
+    (problem,) = load(tmp_path, swap("drop_caches = true", 'drop_caches = true\nnumjobs = "4"'))
+    assert problem.startswith('small.toml: phases[0].numjobs: unknown key (value "4"); allowed: ')
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ def test_a_workload_names_no_file_beside_the_job_files(
     monkeypatch.setattr("workloads.spec.JOBS", tmp_path / "workloads/jobs")
     job = swap('fio = ["--name=b", "--filename=/mnt/b"]', f'job_file = "{name}"')
     (tmp_path / "small.toml").write_text(job)
-    with pytest.raises(SpecError, match=r"is no name below|is not in the subpath"):
+    with pytest.raises(SpecError, match="is no name below"):
         load_workload(tmp_path / "small.toml")
 
 
