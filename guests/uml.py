@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from guests import initramfs
 from guests.channel import LARGEST, POLL_S, Clock, Ending, classify
 from guests.programs import HERE, build
@@ -22,7 +24,7 @@ from host import sandbox
 from host.packages import require
 from host.process import ended, run, spawn, wait_for_end
 from results import door
-from results.native import CROSSING
+from results.native import CROSSING, NativePhase
 from text import clean, words
 
 PHASES = HERE / "phases.c"
@@ -70,19 +72,10 @@ DONE = re.compile(r"^done\r?$", re.M)
 
 
 @dataclass(frozen=True)
-class TimedPhase:
-    """A phase: folios and system calls of a window, and each place's window in ticks."""
-
-    folios: int
-    calls: int
-    ticks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class NativeResult:
     """What a boot found: phases by name, and ticks of the time-stamp counter in a second."""
 
-    phases: Mapping[str, TimedPhase]
+    phases: Mapping[str, NativePhase]
     hertz: float
 
 
@@ -96,14 +89,15 @@ def parse(console: str) -> NativeResult:
             raise ValueError(f"{why} ({clean(match[0])})")
     if not DONE.search(console) or hertz is None:
         raise ValueError("the guest did not get to its end")
-    phases = {
-        name: TimedPhase(int(folios), int(calls), tuple(map(int, ticks.split())))
-        for name, folios, calls, ticks in LINE.findall(console)
-    }
+    phases: dict[str, NativePhase] = {}
+    for name, folios, calls, ticks in LINE.findall(console):
+        of = {"folios": folios, "calls": calls, "ticks": ticks.split()}
+        try:
+            phases[name] = NativePhase.model_validate(of)
+        except ValidationError:
+            raise ValueError(f"no time passed in {name}") from None
     if CROSSING not in phases or len(phases) < 2:
         raise ValueError(f"phases found: {', '.join(phases) or 'none'}")
-    if bad := [name for name, timed in phases.items() if min(timed.ticks) <= 0 or not timed.folios]:
-        raise ValueError(f"no time passed in {', '.join(bad)}")
     return NativeResult(phases, float(hertz[1]))
 
 

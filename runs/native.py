@@ -28,7 +28,7 @@ from kernels import make
 from kernels.cache import Kernel, hold, load
 from kernels.config import UM
 from results import door, native
-from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
+from results.native import NativeArm, NativeBoot, NativeHead
 from runs.boots import MIB, Reporter
 from runs.building import build_arms
 from runs.local import Options, workspace
@@ -286,17 +286,13 @@ def make_rounds(
                     log = folder / RAW / f"{run_id}.txt"
                     what = f"does not boot and measure: {ending.message}"
                     raise kind(what, where=arm, next_step=f"see {log}")
-                timed = {
-                    name: NativePhase(folios=of.folios, calls=of.calls, ticks=of.ticks)
-                    for name, of in result.phases.items()
-                }
                 boot = NativeBoot(
                     round=number,
                     arm=arm,
                     order=order,
                     again=again,
                     hertz=result.hertz,
-                    phases=timed,
+                    phases=result.phases,
                     seconds=round(seconds, 3),
                     stolen=conditions.stolen,
                     foreign=conditions.foreign,

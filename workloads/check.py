@@ -263,21 +263,10 @@ END = re.compile(r"</TASK>|---\[ end (?:trace|Kernel panic)|^twinboot: ")
 MOST = 20
 
 
-@dataclass(frozen=True)
-class Splat:
-    """One complaint: kind, title, first line, function (or empty), lines without stamps."""
-
-    kind: str
-    title: str
-    line: str
-    where: str
-    evidence: tuple[str, ...]
-
-
-def find(console: str) -> tuple[Splat, ...]:
-    """Every splat of a console, once for each place, without panics that others led to."""
+def find(console: str) -> tuple[CheckProblem, ...]:
+    """Every splat of a console, once for each cause, without panics that others led to."""
     lines = [STAMP.sub("", line.rstrip("\r")) for line in console.splitlines()]
-    splats: dict[tuple[str, str], Splat] = {}
+    splats: dict[str, CheckProblem] = {}
     number = 0
     while number < len(lines) and len(splats) < MOST:
         first = _kind(lines[number])
@@ -297,15 +286,17 @@ def find(console: str) -> tuple[Splat, ...]:
             if END.search(line):
                 break
         evidence = tuple(line for line in lines[begin:number] if line.strip())
-        splat = Splat(*first, lines[begin].strip(), _where(evidence), evidence)
+        kind, says = first
+        splat = CheckProblem(
+            kind=kind,
+            title=lines[begin].strip(),
+            says=says,
+            where=_where(evidence),
+            evidence=evidence,
+        )
         if splat.kind != "panic" or not splats:
-            splats.setdefault((splat.kind, same(splat)), splat)
+            splats.setdefault(splat.cause, splat)
     return tuple(splats.values())
-
-
-def same(splat: Splat) -> str:
-    """What two splats have in common that are of one cause: numbers and addresses are not."""
-    return f"{re.sub(r'0x[0-9a-f]+|[0-9a-f]{16}|[0-9]+', '#', splat.line)} {splat.where}".strip()
 
 
 def _kind(line: str) -> tuple[str, str] | None:
@@ -364,10 +355,7 @@ def judge(console: str, files: Mapping[str, bytes] | None, task: CheckTask) -> C
     that is missing, or compared nothing, is a problem: a check that did not check
     something is not green.
     """
-    problems = [
-        CheckProblem(kind=s.kind, title=s.line, where=s.where, says=s.title, evidence=s.evidence)
-        for s in find(console)
-    ]
+    problems = [*find(console)]
     checked: list[str] = []
     for name in task.selftests:
         report = re.search(rf"{SELFTESTS[name].prints}: (\d+) of (\d+) tests passed", console)

@@ -78,7 +78,6 @@ class FioResult:
 
     read: Side
     write: Side
-    syncs: int
     sync_ns: tuple[float, ...]
     ios: int
     io_bytes: int
@@ -300,7 +299,6 @@ def fio_result(text: str) -> FioResult | None:
         return FioResult(
             read=read,
             write=write,
-            syncs=_count(sync["N"]),
             sync_ns=tuple(finite(percentiles[key]) for key in PERCENTILES if percentiles),
             ios=read.ios + write.ios,
             io_bytes=read.io_bytes + write.io_bytes,

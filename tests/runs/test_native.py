@@ -13,12 +13,12 @@ import pytest
 from errors import InfraError, SeriesError, SpecError, UsageError
 from guests import programs, uml
 from guests.channel import Ending
-from guests.uml import NativeResult, TimedPhase
+from guests.uml import NativeResult
 from host import sandbox
 from kernels import make
 from kernels.cache import IDENTITY, Kernel, kernels_folder, load, staged
 from results import door, native
-from results.native import NativeHead
+from results.native import NativeHead, NativePhase
 from results.store import SessionStore
 from runs.boots import Reporter
 from runs.local import LocalExecutor, Options
@@ -109,7 +109,10 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         order.append(executable)
         if executable.parent.name.startswith("broken"):
             return None, Ending("panic", "the kernel panicked"), "Kernel panic - not syncing\n"
-        timed = {name: TimedPhase(64, 2, (100, 101)) for name in ("crossing", *phases)}
+        timed = {
+            name: NativePhase(folios=64, calls=2, ticks=(100, 101))
+            for name in ("crossing", *phases)
+        }
         return NativeResult(timed, 1e9), Ending("done", "measured"), ""
 
     monkeypatch.setattr(uml, "boot", boot)

@@ -47,7 +47,7 @@ LINES = data(__file__, "lines")
 def test_a_line_has_its_kind(kind: str, line: str) -> None:
     for stamp in ("", "[    1.234567] ", "[   12.345678][   T91] "):
         (splat,) = check.find(f"twinboot: ready\n{stamp}{line}\ntwinboot: done\n")
-        assert (splat.kind, splat.line, splat.evidence[0]) == (kind, line, line)
+        assert (splat.kind, splat.title, splat.evidence[0]) == (kind, line, line)
 
 
 @pytest.mark.parametrize("line", data(__file__, "what_a_sound_kernel_says_is_no_splat"))

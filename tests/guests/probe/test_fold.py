@@ -94,7 +94,6 @@ def phase_result(name: str = "4k") -> PhaseResult:
         options={},
         read=Side(200, 4096 * 200),
         write=Side(0, 0),
-        syncs=0,
         sync_ns=(),
     )
     return PhaseResult(name, 0, fio, "", observation(1000), observation(1300))
