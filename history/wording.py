@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from analysis.verdict import MISSING, Verdict
 from history.changes import FunctionsChange, NightlyChange
@@ -83,14 +83,6 @@ def function_change_line(change: FunctionsChange) -> str:
     return f"{where}: {of_functions(change)}; change {change.id}"
 
 
-def function_change_lines(changes: Iterable[FunctionsChange]) -> list[str]:
-    """A line for each change of functions."""
-    return [
-        clean_line(f"{' '.join(change.track)}: {function_change_line(change)}")
-        for change in changes
-    ]
-
-
 def overview(read: HistoryContents) -> list[str]:
     """A line a track, and one for each file that was left out."""
     lines = []
@@ -127,9 +119,3 @@ def unseen(entries: Sequence[Entry]) -> list[dict[str, str]]:
         for case, each in pair
         if each.verdict in UNSEEN
     ]
-
-
-def unseen_lines(entries: Sequence[Entry]) -> list[str]:
-    """The same as lines."""
-    line = "{night} {case} {metric}: {verdict}: {reason}"
-    return [clean_line(line.format_map(each)) for each in unseen(entries)]

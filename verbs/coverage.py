@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
@@ -101,7 +100,7 @@ def suggest_verb(
     if as_json:
         emit(
             {
-                **asdict(advice.suggestion),
+                **vars(advice.suggestion),
                 "files": advice.files,
                 "by_kernels": advice.by_kernels,
                 "counted_in": advice.coverage.release,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
@@ -139,7 +138,6 @@ def show_verb(
     from history.changes import changes_of, function_changes
     from history.policy import load_known
     from history.store import HistoryStore
-    from results.record import as_json as as_json_values
 
     store, known_changes = HistoryStore(folder), load_known(known_file)
     read = store.read()
@@ -150,11 +148,11 @@ def show_verb(
     if as_json:
         emit(
             {
-                "changes": [{"id": change.id, **as_json_values(change)} for change in changes],
+                "changes": [{"id": change.id, **dict(change)} for change in changes],
                 "functions": [
                     {
                         "id": change.id,
-                        **dataclasses.asdict(change),
+                        **vars(change),
                         "functions": [each._asdict() for each in change.functions],
                     }
                     for change in of_functions
@@ -165,8 +163,12 @@ def show_verb(
         )
         return
     write_out("\n".join(wording.overview(read)))
-    lines = [*map(wording.change_line, changes), *wording.function_change_lines(of_functions)]
-    write_out("\n".join([*lines, *wording.unseen_lines(read.entries)]) or "no change seen")
+    lines = [*map(wording.change_line, changes)]
+    for each in of_functions:
+        lines.append(f"{' '.join(each.track)}: {wording.function_change_line(each)}")
+    line = "{night} {case} {metric}: {verdict}: {reason}"
+    lines += [line.format_map(each) for each in wording.unseen(read.entries)]
+    write_out("\n".join(map(clean_line, lines)) or "no change seen")
 
 
 def policy_of(file: Path) -> Policy:

@@ -13,6 +13,7 @@ import typer
 
 from errors import Exit, LabError, UsageError
 from host import facts
+from host.doctor import DoctorCheck, judged
 from runs.request import Request
 from verbs import session
 from verbs.invocation import emit, log, options, write_out
@@ -20,7 +21,6 @@ from verbs.options import CHECKOUT, Folder, Json, Measuring, opt
 
 if TYPE_CHECKING:
     from analysis.many import SessionComparison
-    from host.doctor import DoctorCheck
     from kernels.cache import Kernel
     from results.record import RunRecord
     from runs.manifest import NameUse
@@ -60,7 +60,7 @@ def doctor_verb(
         raise UsageError(what, where=name, next_step="leave it out, or see doctor --help")
     if kernel:
         checks = try_kernel(source_of(kernel, Path.cwd()), folder)
-        emit([vars(check) for check in checks]) if as_json else write_out(doctor.as_text(checks))
+        emit(checks) if as_json else write_out(doctor.as_text(checks))
         if doctor.worst(checks) == "fail" or (strict and doctor.worst(checks) != "ok"):
             raise typer.Exit(Exit.INFRASTRUCTURE)
         return
@@ -74,7 +74,7 @@ def doctor_verb(
             ),
         )
     text = f"{doctor.as_text(checks)}\n\n{doctor.conclusion(checks)}"
-    emit([vars(check) for check in checks]) if as_json else write_out(text)
+    emit(checks) if as_json else write_out(text)
     if strict:
         fitness.require_fit(checks)
     if doctor.worst(checks) == "fail":
@@ -212,7 +212,6 @@ def source_of(kernel: str, here: Path) -> str:
 def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ...]:
     """Try a kernel, check by check; the session is kept in ``folder``, or in a temporary one."""
     from guests.channel import read_result
-    from host.doctor import DoctorCheck
     from kernels import cache
     from reports.forms import read_comparison
     from results.session import open_session
@@ -243,8 +242,6 @@ def try_kernel(source: str, folder: Path | None = None) -> tuple[DoctorCheck, ..
 def _of_runs(
     comparison: SessionComparison, records: Sequence[RunRecord], folder: Path
 ) -> Iterator[DoctorCheck]:
-    from host.doctor import DoctorCheck
-
     name = f"boot and {WORKLOAD}"
     failures = [record.failure for record in records if record.failure is not None]
     if failures:
@@ -259,21 +256,13 @@ def _of_runs(
         return
     yield DoctorCheck(name, "ok", f"{len(records)} runs, each valid", "")
     exactness, mend = comparison.exactness, "use another QEMU (docs/systems.md)"
-    is_exact = exactness.status == "bit-exact"
-    yield DoctorCheck(
-        "repeated run",
-        "ok" if is_exact else "fail",
-        exactness.text,
-        "; ".join(exactness.fields),
-        "" if is_exact else mend,
-    )
+    inexact, fields = exactness.status != "bit-exact", "; ".join(exactness.fields)
+    yield judged("repeated run", exactness.text, "fail" if inexact else "", fields, mend)
     base, *others = [dict(each.samples or {}) for each in records if not each.repeat]
     differing = sorted({name for name in base for each in others if each.get(name) != base[name]})
-    if differing:
-        text = f"{len(differing)} of {len(base)} numbers differ"
-        yield DoctorCheck("A/A", "fail", text, ", ".join(differing[:NAMED]), mend)
-    else:
-        yield DoctorCheck("A/A", "ok", f"{len(base)} numbers, all equal", "")
+    equal = f"{len(base)} numbers, all equal"
+    text = f"{len(differing)} of {len(base)} numbers differ" if differing else equal
+    yield judged("A/A", text, "fail" if differing else "", ", ".join(differing[:NAMED]), mend)
 
 
 def every_name() -> tuple[NameUse, ...]:
@@ -303,44 +292,37 @@ def every_name() -> tuple[NameUse, ...]:
 
 def _of_kernel(kernel: Kernel, account: str) -> Iterator[DoctorCheck]:
     """Its configuration, the names that the lab leans on, and how far `suggest` knows it."""
-    from host.doctor import DoctorCheck
     from runs import manifest
     from runs.coverage import functions_of, shipped
 
     release, notes = kernel.identity.release, kernel.identity.options
-    if notes:
-        yield DoctorCheck(
-            "configuration",
-            "warn",
-            f"{release}: {'; '.join(notes)}",
-            "other releases were measured with the option that was asked first",
-            "nothing, or --config CONFIG_X=y for another choice; configs/kconfig/options.toml has "
-            "them",
-        )
-    else:
-        yield DoctorCheck("configuration", "ok", "every option came out as asked", "")
+    yield judged(
+        "configuration",
+        f"{release}: {'; '.join(notes)}" if notes else "every option came out as asked",
+        bool(notes),
+        "other releases were measured with the option that was asked first",
+        "nothing, or --config CONFIG_X=y for another choice; configs/kconfig/options.toml has them",
+    )
     uses = every_name()
     total = len({(use.kind, use.name) for use in uses})
-    if absent := manifest.missing(uses, kernel, account):
-        lines = manifest.sentences(absent, kernel)
-        more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
-        yield DoctorCheck(
-            "names",
-            "warn",
-            f"{len(lines)} of {total} names are not in {release}",
-            f"{'; '.join(lines[:NAMED])}{more}: what it is for is not measured, or is under "
-            "another name",
-            "add the release's own name beside it, in the file that has it",
-        )
-    else:
-        yield DoctorCheck("names", "ok", f"{total} names of functions, files and counters", "")
+    lines = manifest.sentences(manifest.missing(uses, kernel, account), kernel)
+    more = f"; and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
+    there = f"{total} names of functions, files and counters"
+    yield judged(
+        "names",
+        f"{len(lines)} of {total} names are not in {release}" if lines else there,
+        bool(lines),
+        f"{'; '.join(lines[:NAMED])}{more}: what it is for is not measured, or is under another "
+        "name",
+        "add the release's own name beside it, in the file that has it",
+    )
     table = shipped(release=release)
     own, known = ({name for _, name in pairs} for pairs in (functions_of(kernel), table.calls))
     share = len(own & known) / len(own) if own else 0.0
-    yield DoctorCheck(
+    yield judged(
         "coverage",
-        "ok" if share > 0.9 else "warn",
         f"{share:.0%} of the functions are in the coverage of {table.release}",
+        share <= 0.9,
         "workloads are chosen by it",
-        "" if share > 0.9 else "./lab.py dev coverage add SESSION, of one with --workloads all",
+        "./lab.py dev coverage add SESSION, of one with --workloads all",
     )

@@ -50,8 +50,10 @@ WIDTH = 80
 
 
 def emit(value: object) -> None:
-    """JSON on standard output."""
-    print(json.dumps(value, indent=2, default=str))
+    """JSON on standard output; records and dataclasses are objects of their fields."""
+    from pydantic_core import to_jsonable_python
+
+    print(json.dumps(to_jsonable_python(value, fallback=str), indent=2))
 
 
 def terminal_width() -> int:

@@ -75,7 +75,6 @@ def list_verb(
     ./lab.py queue list --all --json  # also what was removed
     """
     from queues.store import QueueStore
-    from results.record import as_json as as_json_values
 
     read = QueueStore(folder).read()
     entries = [entry for entry in read.entries if everything or entry.state != "removed"]
@@ -83,7 +82,7 @@ def list_verb(
     for problem in read.problems:
         log(f"left out: {problem}")
     if as_json:
-        emit([as_json_values(entry) for entry in entries])
+        emit(entries)
         return
     for entry in entries:
         word: str = entry.state

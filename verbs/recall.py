@@ -75,7 +75,6 @@ def recall_verb(
     """
     from history import recall
     from reports.render import markdown, text
-    from results.record import as_json as values
 
     if not measures and folder != SESSIONS / "recall":
         sessions_folder(folder)
@@ -92,7 +91,7 @@ def recall_verb(
     shown = sorted(every, key=lambda each: (each.kind == "neutral", each.name))
     rows = [recall.row(entry, folder) for entry in shown]
     if as_json:
-        emit({"scores": recall.scores(rows), "rows": [values(each) for each in rows]})
+        emit({"scores": recall.scores(rows), "rows": rows})
     elif as_markdown:
         write_out(markdown.text(recall.blocks(rows)), end="")
     else:

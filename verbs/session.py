@@ -473,7 +473,6 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
     Raises RecordError: there is no report of it.
     """
     from reports.sessions import listed
-    from results.record import as_json
     from results.session import head_of
 
     head = head_of(folder.parent, folder.name)
@@ -481,7 +480,7 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
     if shown is None or shown.exit_code is None:
         problem = shown.problem if shown else "no session"
         raise RecordError(problem, where=str(folder), next_step="./lab.py sessions")
-    emit(as_json(shown))
+    emit(shown)
     return shown.exit_code
 
 
@@ -559,7 +558,7 @@ def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
     if as_json:
         emit(
             {
-                **resolved.plan.model_dump(mode="json"),
+                **dict(resolved.plan),
                 "checks": [
                     {
                         "run_id": check.run_id,
@@ -567,11 +566,11 @@ def plan_verb(request: Request, commits: OfTree, as_json: Json = False) -> None:
                         "flavour": check.flavour,
                         "vcpus": check.vcpus,
                         "cases": [case.name for case in check.cases],
-                        "selftests": list(check.selftests),
+                        "selftests": check.selftests,
                     }
                     for check in resolved.checks
                 ],
-                "kernels": [vars(kernel) for kernel in kernels],
+                "kernels": kernels,
             }
         )
     else:

@@ -45,14 +45,13 @@ def sessions_verb(
     ./lab.py sessions --all --json  # all of them, for a script
     """
     from reports.sessions import listed, text_lines
-    from results.record import as_json as as_json_values
     from results.session import heads_in
 
     heads = heads_in(sessions_folder(folder))
     limited = heads if everything else heads[:limit]
     listed_sessions = [listed(head) for head in limited]
     if as_json:
-        emit([as_json_values(each) for each in listed_sessions])
+        emit(listed_sessions)
         return
     write_out("\n".join(text_lines(listed_sessions)), end="\n" if listed_sessions else "")
     if not heads:
@@ -82,7 +81,6 @@ def compare_verb(
     from analysis.two_sessions import compare_two
     from reports.headline import exit_code
     from reports.sessions import side_by_side
-    from results.record import as_json as as_json_values
     from results.session import open_session
 
     sessions = [open_session(folder) for folder in (first, second)]
@@ -93,7 +91,7 @@ def compare_verb(
             )
     pair = compare_two(*sessions)
     if as_json:
-        emit(as_json_values(pair))
+        emit(pair)
     else:
         write_out(side_by_side(pair), end="")
     if pair.obstacles:
@@ -167,7 +165,6 @@ def _repeat(
     """Repeat an archive's session wherever is asked; say what differs, and return the exit code."""
     from analysis.two_sessions import compare_two, unequal_runs
     from reports.sessions import side_by_side
-    from results.record import as_json as as_values
     from results.session import open_session
     from results.store import MANIFEST
     from runs import repro, session
@@ -213,7 +210,7 @@ def _repeat(
     pair, unequal = compare_two(then, now), unequal_runs(then, now)
     code = [each.name for each in pair.differences if each.name.endswith(": machine code")]
     if as_json:
-        emit(as_values(pair) | {"differs": differing, "unequal_runs": unequal})
+        emit({**dict(pair), "differs": differing, "unequal_runs": unequal})
     else:
         lines = [f"differs: {line}" for line in differing]
         lines += [f"{run}: {what}" for run, what in unequal.items()]

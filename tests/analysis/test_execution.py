@@ -14,7 +14,7 @@ from history.gate import of_session as gate_of_session
 from history.ingest import read_session
 from history.pages.tracks import of_night
 from history.policy import Policy, Rule
-from history.wording import unseen_lines
+from history.wording import unseen
 from queues.work import of_session as queue_outcome
 from reports import forms, sessions
 from reports.headline import headline, outcome
@@ -143,7 +143,7 @@ def test_lists_and_histories_have_the_same_verdict(tmp_path: Path) -> None:
     assert {each.verdict for case in entry.cases for each in case.conclusions} == {
         Verdict.NOT_TESTED
     }
-    assert len(unseen_lines([entry])) == 3
+    assert len(unseen([entry])) == 3
     night = of_history([entry], [], Policy())
     assert night.exit_code == 3
     assert {m.title.partition(":")[0] for m in night.messages if m.code} == {"not_tested"}
