@@ -28,7 +28,7 @@ from experiment.frozen import (
     not_allowed,
     shortened,
 )
-from experiment.machine import MACHINES, MachineSpec, known_machines
+from experiment.machine import MACHINES, MachineSpec, names_in
 from experiment.plan import LOOKS
 from experiment.series_name import kind_of
 from experiment.spec import (
@@ -74,7 +74,7 @@ class Catalogue:
     additions: tuple[str, ...] = ()
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     measured: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
-    machines: tuple[str, ...] = field(default_factory=known_machines)
+    machines: tuple[str, ...] = field(default_factory=lambda: names_in(MACHINES))
     fixed: frozenset[tuple[str, str]] = frozenset()
     thresholds: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
     broken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -237,16 +237,6 @@ MOST_BYTES, MOST_PARTS = 1 << 20, 16
 DOTTED = re.compile(rf"""(?<![\w"'.-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 
 S = TypeVar("S", bound=Frozen)
-
-
-def known_experiments(folder: Path = EXPERIMENTS) -> tuple[str, ...]:
-    """Names of the experiment files in ``folder``, sorted; none if it is not there."""
-    return _names(folder)
-
-
-def known_guests(folder: Path = GUESTS) -> tuple[str, ...]:
-    """Names of the guest files in ``folder``, sorted; none if it is not there."""
-    return _names(folder)
 
 
 def load_experiment(
@@ -415,16 +405,12 @@ def _find(path: Path, folder: Path, kind: str) -> Path:
     file = folder / f"{path.name.removesuffix('.toml')}.toml" if bare else path
     if file.is_file():
         return file
-    where = file.parent if _names(file.parent) else folder
-    names = _names(where)
+    where = file.parent if names_in(file.parent) else folder
+    names = names_in(where)
     problem = Problem(
         (), f"no such {kind}", allowed=names, allowed_word=f"known in {where}", intended=file.stem
     )
     raise SpecError([problem.line(str(path))])
-
-
-def _names(folder: Path) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -172,6 +172,6 @@ class MachineSpec(Frozen):
         return self
 
 
-def known_machines(folder: Path = MACHINES) -> tuple[str, ...]:
-    """Names of the machine files in ``folder``, sorted; none if it is not there."""
+def names_in(folder: Path) -> tuple[str, ...]:
+    """Names of the TOML files in ``folder``, sorted; none if it is not there."""
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))

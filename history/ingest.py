@@ -31,6 +31,7 @@ from reports.headline import pending
 from reports.sentences import of_finding, title
 from results.record import CaseRecord, Manifest, RunRecord
 from results.session import MeasuredSession, open_session
+from results.store import first_of
 from text import clean
 
 COMMIT = re.compile(r"@([0-9a-f]{12,40})$")
@@ -52,9 +53,7 @@ def read_session(folder: Path, *, night: str = "", link: str = "") -> Entry:
     try:
         return entry_of(session, night=night, link=link)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise RecordError(f"{session.manifest.session}: {place}: {clean(first['msg'])}") from None
+        raise RecordError(f"{session.manifest.session}: {clean(first_of(error))}") from None
 
 
 def entry_of(session: MeasuredSession, *, night: str = "", link: str = "") -> Entry:

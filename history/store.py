@@ -9,11 +9,9 @@ that is added twice is one entry.  A file that cannot be read is named, left out
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -23,6 +21,7 @@ from pydantic import ValidationError
 from history.entry import SCHEMA_VERSION, Entry, by_track
 from results import door
 from results.door import StoreError
+from results.store import first_of
 from text import clean
 
 HEAD = "history.json"
@@ -107,16 +106,15 @@ class HistoryStore:
         self._check()
         entries: dict[str, Entry] = {}
         problems: list[UnreadFile] = []
-        with collecting_nothing():
-            for name in self._night_files(problems):
-                stored, path = self._parsed(name), self.folder / name
-                if isinstance(stored, UnreadFile):
-                    problems.append(stored)
-                elif stored.id in entries:
-                    words = f"a second file of entry {stored.id}; left out"
-                    problems.append(UnreadFile(path, words))
-                else:
-                    entries[stored.id] = stored
+        for name in self._night_files(problems):
+            stored, path = self._parsed(name), self.folder / name
+            if isinstance(stored, UnreadFile):
+                problems.append(stored)
+            elif stored.id in entries:
+                words = f"a second file of entry {stored.id}; left out"
+                problems.append(UnreadFile(path, words))
+            else:
+                entries[stored.id] = stored
         return HistoryContents(
             tuple(sorted(entries.values(), key=lambda e: e.order)), tuple(problems)
         )
@@ -175,26 +173,12 @@ class HistoryStore:
             )
 
 
-@contextmanager
-def collecting_nothing() -> Iterator[None]:
-    """Keep the garbage collector from looking for cycles: thousands of nights are four times as
-    quick.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def parse_entry(data: bytes) -> Entry:
     """An entry from the bytes of its file; raises ValueError: why it is none, in one line."""
     try:
         return Entry.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = first_of(error)
     try:
         head = json.loads(data)
     except (ValueError, RecursionError):
@@ -205,9 +189,7 @@ def parse_entry(data: bytes) -> Entry:
         raise ValueError(
             f"schema_version {version}; this lab reads {SCHEMA_VERSION}: use a newer lab"
         )
-    place = ".".join(str(part) for part in first["loc"])
-    words = re.sub(r"\s+", " ", f"not an entry: {place}: {first['msg']}")
-    raise ValueError(clean(words, SHOWN))
+    raise ValueError(clean(f"not an entry: {first}", SHOWN))
 
 
 def _unread(path: Path, error: OSError | StoreError) -> UnreadFile:

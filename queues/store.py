@@ -30,15 +30,15 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from analysis.verdict import Verdict
 from errors import InfraError, UsageError
-from experiment.ad_hoc import from_series, name_of
+from experiment.ad_hoc import name_of
 from experiment.frozen import likely
-from experiment.load import Catalogue
 from experiment.series_name import from_here, kind_of, split_mail
 from kernels.series import missing
 from reports import wording
 from results import door
 from results.door import StoreError
 from results.record import Record
+from results.store import first_of
 from results.units import read_name
 from runs.request import Request
 from text import clean
@@ -351,9 +351,7 @@ class QueueStore:
         except StoreError as error:
             what = error.what
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = "".join(f"{part}: " for part in first["loc"])
-            what = clean(f"is no entry of this version of the lab: {place}{first['msg']}")
+            what = clean(f"is no entry of this version of the lab: {first_of(error)}")
         where = str(self.folder / name)
         raise InfraError(what, where=where, next_step="restore it, or move it away")
 
@@ -383,13 +381,10 @@ def stamp(moment: float | None = None) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def entry_of(
-    request: Request, *, here: Path, checkout: Path, catalogue: Catalogue, priority: int = 0
-) -> QueueEntry:
+def entry_of(request: Request, *, here: Path, checkout: Path, priority: int = 0) -> QueueEntry:
     """A new entry for a request of one series, whose relative paths start ``here``.
 
-    Raises UsageError: there is no such file or folder; SpecError: a workload, an override or the
-    source is wrong.
+    Raises UsageError: there is no such file or folder.
     """
     (name,) = request.series
     place = from_here(name, here=here, checkout=checkout)
@@ -403,14 +398,6 @@ def entry_of(
         place = str(path.absolute()) + (f"#{mail}" if mail else "")
     source = from_here(request.source, here=here, checkout=checkout)
     request = replace(request, series=(place,), source=source)
-    from_series(
-        request.series,
-        source=source,
-        workloads=request.named_workloads,
-        reverse=request.reverse,
-        overrides=request.all_overrides,
-        catalogue=catalogue,
-    )
     return QueueEntry(id=id_of(request), question=request, added=stamp(), priority=priority)
 
 

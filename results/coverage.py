@@ -12,7 +12,8 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
@@ -84,14 +85,14 @@ class Coverage:
     release: str
     cases: tuple[CoveredCase, ...]
     calls: Mapping[Function, Mapping[str, float]]
-    # Plain names of functions, without what the compiler added, to the rows that have them.
-    by_name: Mapping[str, tuple[Function, ...]] = field(init=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[Function]]:
+        """Plain names of functions, without what the compiler added, to the rows that have them."""
         rows: dict[str, list[Function]] = {}
         for function in self.calls:
             rows.setdefault(plain(function[1]), []).append(function)
-        object.__setattr__(self, "by_name", {name: tuple(takers) for name, takers in rows.items()})
+        return rows
 
     def with_session(self, other: Coverage) -> Coverage:
         """These cases with those of ``other``, which replace cases of the same name.

@@ -49,7 +49,14 @@ CALLS, ANNOTATION = "calls.json.gz", "annotation.json.gz"
 PACKED: dict[type[Record], str] = {Calls: CALLS, Annotation: ANNOTATION}
 # Calls of two kernels have 2 MiB.
 MOST_UNPACKED_BYTES = 256 * door.MIB
-FILES: dict[type[Record], str] = {RunCost: COSTS, Profile: PROFILES, Locks: LOCKS}
+FILES: dict[type[Record], str] = {
+    RunRecord: RUNS,
+    RunCost: COSTS,
+    StepTime: STEPS,
+    Profile: PROFILES,
+    Locks: LOCKS,
+    Check: CHECKS,
+}
 
 # A session of hundreds of runs has some MiB of records; a profile, of one run, has a few.
 MOST_BYTES = {RUNS: 128 * door.MIB, PROFILES: door.LINES, LOCKS: door.LINES}
@@ -132,19 +139,21 @@ class SessionStore:
         except (OSError, ValueError, zlib.error) as error:
             raise StoreError(f"{path}: not {kind.__name__}: {error}") from None
 
-    def append(self, record: RunRecord, *beside: RunCost | Profile | Locks) -> None:
+    def append(
+        self, record: RunRecord | Check | StepTime, *beside: RunCost | Profile | Locks
+    ) -> None:
         """Append one record durably; what belongs to it first, so that none lacks it."""
         with self._lock:
-            for other in beside:
-                self._append_line(FILES[type(other)], other)
-            self._append_line(RUNS, record)
+            for each in (*beside, record):
+                line = (each.model_dump_json() + "\n").encode()
+                door.append(self.folder, FILES[type(each)], line)
 
     def records(self) -> list[RunRecord]:
         """All run records, in the order of their run ids; a torn last line is passed over.
 
         Of several records with one run id (a failure retried) the last one counts.
         """
-        return _latest(self._read(RUNS, RunRecord))
+        return _latest(self._read(RunRecord))
 
     def profiles(self, of: Collection[str] | None = None) -> list[Profile]:
         """What the probe counted, in the order of the run ids; the last of each.
@@ -152,28 +161,22 @@ class SessionStore:
         ``of`` names the runs whose functions alone are wanted; None is everything of all runs.
         """
         if of is None:
-            return _latest(self._read(PROFILES, Profile))
+            return _latest(self._read(Profile))
         heads = tuple(f'{{"run_id":"{run_id}",'.encode() for run_id in of)
-        profiles = self._read(PROFILES, Profile, heads) if heads else ()
+        profiles = self._read(Profile, heads) if heads else ()
         return _latest(profile.of_functions for profile in profiles)
 
     def locks(self) -> list[Locks]:
         """What the twins saw of locks, in the order of the run ids; the last of each."""
-        return _latest(self._read(LOCKS, Locks))
-
-    def append_check(self, check: Check, cost: RunCost) -> None:
-        """Append what a guest of the gate found, durably."""
-        with self._lock:
-            self._append_line(COSTS, cost)
-            self._append_line(CHECKS, check)
+        return _latest(self._read(Locks))
 
     def checks(self) -> list[Check]:
         """What the gate found, in the order of the run ids; the last of each."""
-        return _latest(self._read(CHECKS, Check))
+        return _latest(self._read(Check))
 
     def costs(self) -> list[RunCost]:
         """What the runs cost the host, in the order they ended."""
-        return list(self._read(COSTS, RunCost))
+        return list(self._read(RunCost))
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -186,20 +189,17 @@ class SessionStore:
 
     def append_step(self, step: str, elapsed_s: float) -> None:
         """Put on record how long a step took."""
-        with self._lock:
-            self._append_line(STEPS, StepTime(step=step, elapsed_s=round(elapsed_s, 1)))
+        self.append(StepTime(step=step, elapsed_s=round(elapsed_s, 1)))
 
     def steps(self) -> dict[str, float]:
         """Elapsed seconds of each step, of all calls of the lab, in the order they first ended."""
         seconds: dict[str, float] = {}
-        for each in self._read(STEPS, StepTime):
+        for each in self._read(StepTime):
             seconds[each.step] = seconds.get(each.step, 0.0) + each.elapsed_s
         return seconds
 
-    def _append_line(self, name: str, record: Record) -> None:
-        door.append(self.folder, name, (record.model_dump_json() + "\n").encode())
-
-    def _read(self, name: str, kind: type[R], heads: tuple[bytes, ...] = (b"",)) -> Iterator[R]:
+    def _read(self, kind: type[R], heads: tuple[bytes, ...] = (b"",)) -> Iterator[R]:
+        name = FILES[kind]
         path = self.folder / name
         try:
             with door.opened(self.folder, name, MOST_BYTES.get(name, 256 * door.MIB)) as lines:

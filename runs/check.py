@@ -52,7 +52,7 @@ def run_gate(
             reporter.log(f"not checked: {entry.run_id}: {reason}")
             unjudged = check.CheckResult((), ())
             result = _check(session, entry, "not run", unjudged, reason, console="")
-            store.append_check(result, RunCost(run_id=entry.run_id, elapsed_s=0.0, guest_cpu_s=0.0))
+            store.append(result, RunCost(run_id=entry.run_id, elapsed_s=0.0, guest_cpu_s=0.0))
         else:
             able.append(entry)
     if able:
@@ -203,7 +203,7 @@ class _Judge:
         result = result.model_copy(update={"kept_at": outcome.kept_at})
         if status == "green":
             self.good.add(entry.run_id)
-        self.store.append_check(result, cost_of(entry.run_id, outcome))
+        self.store.append(result, cost_of(entry.run_id, outcome))
         first = result.reason or next((p.title for p in result.problems), "")
         self.reporter.finished(entry.run_id, problem=first)
         return False

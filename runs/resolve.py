@@ -15,7 +15,8 @@ from textwrap import wrap
 
 from errors import LabError, SeriesError, UsageError
 from experiment.ad_hoc import NoWorkloadError, from_kernels, from_series, load_auto
-from experiment.load import Catalogue, known_experiments, load_experiment, load_machine, with_config
+from experiment.load import EXPERIMENTS, Catalogue, load_experiment, load_machine, with_config
+from experiment.machine import names_in
 from experiment.series_name import from_here
 from experiment.spec import (
     LINES,
@@ -285,7 +286,7 @@ def _require_one_subject(request: Request) -> None:
         raise UsageError(
             "no experiment named",
             where="lab.py",
-            next_step=f"name a file, or one of: {', '.join(known_experiments())}; "
+            next_step=f"name a file, or one of: {', '.join(names_in(EXPERIMENTS))}; "
             "or --series FILE|MESSAGE-ID|A..B, or --arm KERNEL --arm KERNEL",
         )
     if request.workloads and not request.named_workloads:

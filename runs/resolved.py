@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from experiment.load import Catalogue, known_guests, load_guest, load_machine
-from experiment.machine import MachineSpec
+from experiment.load import GUESTS, Catalogue, load_guest, load_machine
+from experiment.machine import MachineSpec, names_in
 from experiment.plan import Plan, Size, make_plan, memory_needed_mib, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from kernels import build, config
@@ -423,7 +423,7 @@ def catalogue(checkout: Path) -> Catalogue:
             for phase in workload.phases
             if phase.program
         ),
-        guests=known_guests(),
+        guests=names_in(GUESTS),
         flavours=config.known_flavours(checkout),
         additions=config.known_additions(checkout),
         needs={name: workload.additions for name, workload in workloads.items()},

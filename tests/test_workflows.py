@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from experiment.load import known_experiments
+from experiment.load import EXPERIMENTS
+from experiment.machine import names_in
 from tests.values import script
 from tests.waiting import completed
 from tests.workflow import CHECKOUT, EXPRESSION, WORKFLOWS, parsed
@@ -76,7 +77,7 @@ def test_known_experiments_are_measured_each_in_one_job(name: str) -> None:
     job = parsed(WORKFLOWS / name)["jobs"]["measure"]
     matrix = job["strategy"]["matrix"]
     assert set(matrix) == {"experiment"}
-    assert set(matrix["experiment"]) <= set(known_experiments())
+    assert set(matrix["experiment"]) <= set(names_in(EXPERIMENTS))
 
 
 def test_the_gallery_is_what_make_gallery_makes() -> None:

@@ -90,6 +90,7 @@ def list_verb(as_json: Json = False) -> None:
     ./lab.py list --json  # the same for a script
     """
     from experiment import load
+    from experiment.machine import names_in
     from host import facts
     from kernels import cache as kernel_cache
     from kernels.series import known_series
@@ -97,12 +98,12 @@ def list_verb(as_json: Json = False) -> None:
 
     workloads, broken = read_catalogue()
     names: dict[str, list[str]] = {
-        "experiments": list(load.known_experiments()),
+        "experiments": list(names_in(load.EXPERIMENTS)),
         "workloads": [
             *(f"{workload.name}: {workload.title}" for workload in workloads.values()),
             *(f"{name}: cannot be used: {'; '.join(why)}" for name, why in broken.items()),
         ],
-        "guests": list(load.known_guests()),
+        "guests": list(names_in(load.GUESTS)),
         "series": list(known_series(CHECKOUT)),
         "kernels": [
             f"{kernel.identity.key}  {kernel.identity.release} {kernel.identity.flavour}, "

@@ -121,21 +121,11 @@ def add_verb(
     from experiment.ad_hoc import NotYetKnownError
     from queues import page
     from queues.store import QueueStore, entry_of, put
-    from runs.resolved import catalogue
 
     if not series:
         raise typer.BadParameter("no series named", param_hint="SERIES")
-    here, known = Path.cwd(), catalogue(CHECKOUT)
-    entries = [
-        entry_of(
-            replace(request, series=(name,)),
-            here=here,
-            checkout=CHECKOUT,
-            catalogue=known,
-            priority=priority,
-        )
-        for name in series
-    ]
+    asked, here = [replace(request, series=(name,)) for name in series], Path.cwd()
+    entries = [entry_of(each, here=here, checkout=CHECKOUT, priority=priority) for each in asked]
     for entry in entries:
         try:
             require_queued(resolved_of(entry.question).experiment)

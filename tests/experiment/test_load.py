@@ -11,13 +11,12 @@ from experiment.load import (
     Catalogue,
     Subsystems,
     SubsystemWorkloads,
-    known_experiments,
-    known_guests,
     load_experiment,
     load_guest,
     load_subsystems,
     read_toml,
 )
+from experiment.machine import names_in
 from experiment.spec import CheckSpec, PhaseTimes
 from tests.experiment.conftest import GOOD, Problems, swap
 from tests.values import data
@@ -103,8 +102,8 @@ def test_hostile_text_stays_on_its_line_and_is_not_printed_whole(problems: Probl
 def test_a_missing_file_names_those_beside_it(tmp_path: Path, catalogue: Catalogue) -> None:
     for name in ("filemap-v1", "filemap-v4", "noop"):
         (tmp_path / f"{name}.toml").write_text(GOOD)
-    assert known_experiments(tmp_path) == ("filemap-v1", "filemap-v4", "noop")
-    assert known_guests(tmp_path / "none") == ()
+    assert names_in(tmp_path) == ("filemap-v1", "filemap-v4", "noop")
+    assert names_in(tmp_path / "none") == ()
     with pytest.raises(SpecError) as caught:
         load_experiment(tmp_path / "filemap-v5.toml", catalogue=catalogue)
     assert caught.value.problems == [

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from experiment.ad_hoc import from_series
-from experiment.load import Catalogue, known_experiments, known_guests, load_experiment, load_guest
+from experiment.load import EXPERIMENTS, GUESTS, Catalogue, load_experiment, load_guest
+from experiment.machine import names_in
 from experiment.plan import make_plan, require_memory, scaled
 from experiment.spec import Experiment, Mode
 from runs import resolved
@@ -25,8 +26,8 @@ def load(name: str, catalogue: Catalogue, *overrides: str) -> Experiment:
 
 
 def test_all_are_known_by_name() -> None:
-    assert {*SHIPPED, "thp-matrix"} <= set(known_experiments())
-    assert {"full", "laptop", "smoke", "wall"} <= set(known_guests())
+    assert {*SHIPPED, "thp-matrix"} <= set(names_in(EXPERIMENTS))
+    assert {"full", "laptop", "smoke", "wall"} <= set(names_in(GUESTS))
 
 
 @pytest.mark.parametrize("guest", ["full", "laptop", "smoke", "wall"])

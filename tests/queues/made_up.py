@@ -13,7 +13,6 @@ from queues.work import Job
 from reports.forms import HTML
 from results.session import open_session
 from results.store import SessionStore
-from runs import resolved
 from runs.request import Request
 from tests.analysis.factory import ExactSession
 from tests.values import but
@@ -26,9 +25,7 @@ SLOWER = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
 def queued(store: QueueStore, name: str, **more: object) -> QueueEntry:
     """An entry that asks for the series of this name, put into the queue."""
     question = Request(series=(f"git:/src/linux@base..{slug(name)}",), workloads="filemap-4k")
-    entry = entry_of(
-        question, here=CHECKOUT, checkout=CHECKOUT, catalogue=resolved.catalogue(CHECKOUT)
-    )
+    entry = entry_of(question, here=CHECKOUT, checkout=CHECKOUT)
     entry = but(entry, title=name, added=stamp(), **more)
     assert store.add(entry)
     return entry

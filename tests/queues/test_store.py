@@ -106,7 +106,7 @@ def test_a_torn_entry_is_named_and_stays(store: QueueStore) -> None:
     read = store.read()
     assert read.entries == (good,)
     assert [problem.partition(":")[0] for problem in read.problems] == [newer.name, torn.name]
-    assert "colour: Extra inputs" in read.problems[0]
+    assert "colour: unknown key" in read.problems[0]
     assert torn.exists()
     with pytest.raises(InfraError, match="no entry of this version"), store.change(torn.stem):
         pass

@@ -30,7 +30,7 @@ def test_everything_on_record_is_read(tmp_path: Path) -> None:
     cost = RunCost(run_id=first.run_id, elapsed_s=2.0, guest_cpu_s=1.0)
     store.append(first, profile, locks, cost)
     check = checked("base")
-    store.append_check(check, but(cost, run_id=check.run_id))
+    store.append(check, but(cost, run_id=check.run_id))
     read = open_session(tmp_path)
     assert read.manifest == session.manifest()
     assert read.records == (first,)

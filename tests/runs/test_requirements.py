@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from errors import SpecError
 from experiment.arms import ArmSpec
-from experiment.load import known_experiments
+from experiment.load import EXPERIMENTS
+from experiment.machine import names_in
 from experiment.plan import Size, require_memory
 from guests.probe.plugin import Probe
 from kernels import config
@@ -32,7 +33,7 @@ INITRAMFS_MIB = 24
 ONE_VCPU = ("arms.0.guest={vcpus=1, numa_nodes=1, metronome_ns=0}",)
 
 
-@pytest.mark.parametrize("name", known_experiments())
+@pytest.mark.parametrize("name", names_in(EXPERIMENTS))
 def test_each_shipped_experiment_has_what_its_workloads_want_and_jobs_that_fit(name: str) -> None:
     made = resolved(shipped(name))
     for bench in made.benches:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from experiment.load import known_experiments
+from experiment.load import EXPERIMENTS
+from experiment.machine import names_in
 from experiment.spec import ArmSpec, CheckSpec
 from runs.resolved import MORE_MEMORY_MIB, CheckGuest, Resolved, check_guest
 from tests.runs.made_up import resolved, shipped
@@ -35,7 +36,7 @@ def guests(made: Resolved) -> dict[str, CheckGuest]:
     return {check.run_id: check_guest(made, check, INITRAMFS_MIB) for check in made.checks}
 
 
-@pytest.mark.parametrize("name", known_experiments())
+@pytest.mark.parametrize("name", names_in(EXPERIMENTS))
 def test_each_shipped_experiment_can_be_checked(name: str) -> None:
     made = load(name)
     by_run = guests(made)

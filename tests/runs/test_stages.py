@@ -134,7 +134,7 @@ class StagedLab:
                     "problems": [problem] if status == "red" else [],
                 }
             )
-            store.append_check(check, RunCost(run_id=guest.run_id, elapsed_s=9.0, guest_cpu_s=9.0))
+            store.append(check, RunCost(run_id=guest.run_id, elapsed_s=9.0, guest_cpu_s=9.0))
         return without_broken(session, store.checks(), reporter)
 
     def note(self, what: str) -> None:

@@ -26,7 +26,7 @@ def session_folder(
     store = SessionStore(folder)
     store.create(but(manifest, experiment=experiment))
     for check in checks:
-        store.append_check(check, RunCost(run_id=check.run_id, elapsed_s=1.0, guest_cpu_s=1.0))
+        store.append(check, RunCost(run_id=check.run_id, elapsed_s=1.0, guest_cpu_s=1.0))
     for record in session.records()[:recorded]:
         store.append(record)
     return folder

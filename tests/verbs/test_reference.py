@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 
 import lab
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
-from experiment.load import known_experiments
+from experiment.load import EXPERIMENTS
+from experiment.machine import names_in
 from tests.conftest import Terminal
 from tests.verbs.test_table import verbs
 from verbs import options, reference
@@ -219,7 +220,7 @@ def test_each_example_is_parsed(words: list[str], monkeypatch: pytest.MonkeyPatc
     context = command.make_context(name, words)
     assert not context.args
     experiment = "" if "workload" in path else context.params.get("name")
-    assert not experiment or ".." in experiment or experiment in known_experiments()
+    assert not experiment or ".." in experiment or experiment in names_in(EXPERIMENTS)
 
 
 def test_a_broken_example_is_noticed() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiment.load import load_machine
-from experiment.machine import MachineSpec, known_machines
+from experiment.machine import MACHINES, MachineSpec, names_in
 from guests.probe import counts
 from guests.probe.counts import Counts
 from guests.probe.plugin import Probe, machine_words
@@ -106,7 +106,7 @@ def test_pages_that_fit_a_tlb_are_walked_once_and_others_each_time(paged: Counts
 
 @pytest.mark.parametrize(
     "machine",
-    [load_machine(Path(name)) for name in known_machines()],
+    [load_machine(Path(name)) for name in names_in(MACHINES)],
     ids=lambda machine: machine.name,
 )
 def test_a_machine_of_a_file_can_be_modelled(
