@@ -124,8 +124,8 @@ def add_verb(
 
     if not series:
         raise typer.BadParameter("no series named", param_hint="SERIES")
-    asked, here = [replace(request, series=(name,)) for name in series], Path.cwd()
-    entries = [entry_of(each, here=here, checkout=CHECKOUT, priority=priority) for each in asked]
+    requests, here = [replace(request, series=(name,)) for name in series], Path.cwd()
+    entries = [entry_of(each, here=here, checkout=CHECKOUT, priority=priority) for each in requests]
     for entry in entries:
         try:
             require_queued(resolved_of(entry.question).experiment)
