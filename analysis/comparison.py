@@ -284,7 +284,7 @@ def _judged(
 
 
 def compare_views(
-    manifests: Sequence[Manifest], session: MeasuredSession, *, only: Collection[str] | None = None
+    manifests: Sequence[Manifest], session: MeasuredSession, *, explains: bool = True
 ) -> list[Comparison]:
     """Return what a session shows, a comparison a view: two of its arms (and the A/A arm).
 
@@ -304,7 +304,7 @@ def compare_views(
     inexact, open_runs = exactness.status == "inexact", unfinished(session)
     views = [_view(each, session, trusted=not open_runs and not inexact) for each in manifests]
     judged = _judged(manifests[0], views)
-    return [_comparison(view, judged, exactness, open_runs, only) for view in views]
+    return [_comparison(view, judged, exactness, open_runs, explains=explains) for view in views]
 
 
 def _comparison(
@@ -312,10 +312,11 @@ def _comparison(
     judged: Mapping[int, tuple[Judgement, Again | None]],
     exactness: Exactness,
     open_runs: str,
-    only: Collection[str] | None,
+    *,
+    explains: bool,
 ) -> Comparison:
     recorded, manifest, records = view.recorded, view.recorded.manifest, view.points
-    explained = explain(recorded, only)
+    explained = explain(recorded) if explains else {}
     executed = {(each.case, each.phase): each for each in view.executions}
     functions = {(each.case, each.phase): each for each in FUNCTIONS.of(recorded) if each.headline}
     published = {case.name: _references(recorded, case.name) for case in manifest.cases}

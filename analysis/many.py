@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -355,14 +355,13 @@ def views(manifest: Manifest) -> list[Manifest]:
     ]
 
 
-def compare_session(
-    session: MeasuredSession, *, only: Collection[str] | None = None
-) -> SessionComparison:
+def compare_session(session: MeasuredSession, *, explains: bool = True) -> SessionComparison:
     """Return what the session shows, with all verdicts judged as one family.
 
     Its correctness checks withhold the verdicts of arms that are broken, or were not
-    checked though the experiment asks for it.  Explanations are most of the work: ``only`` names
-    those that are made.  Without the functions no verdict is *unexplained*; the others make none.
+    checked though the experiment asks for it.  What is counted is left out where nothing is to be
+    explained, which takes most of the time; verdicts are the same but for those that what was
+    counted makes unexplained.
 
     Raises:
         ReportError: as :func:`analysis.comparison.compare_views`, or a record names an arm
@@ -380,7 +379,7 @@ def compare_session(
         warning = Finding(level="warning", scope="session", kind="between-looks", values=values)
         stopped = (warning,)
     compared = []
-    for view in compare_views(views(judged.manifest), judged, only=only):
+    for view in compare_views(views(judged.manifest), judged, explains=explains):
         checked = gated(view, manifest.base, session.checks)
         findings = (*stopped, *checked.findings)
         compared.append(checked.model_copy(update={"findings": findings}))

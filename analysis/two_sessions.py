@@ -193,7 +193,7 @@ def _untested(session: MeasuredSession) -> Iterable[str]:
     """That a session says nothing of its own series, whatever the two of them show."""
     if session.manifest.experiment.mode == "wall":
         return  # what runs is not counted there
-    judged = [each.judgement for each in compare_session(session, only=()).primary]
+    judged = [each.judgement for each in compare_session(session, explains=False).primary]
     if judged and all(judgement.verdict is Verdict.NOT_TESTED for judgement in judged):
         yield f"{session.manifest.session}: Not tested: {judged[0].reason}"
 

@@ -253,7 +253,7 @@ def finished(entry: RecallEntry, folder: Path) -> bool:
         return False
     session = open_session(folder, counted=False)
     _require_same(entry, folder, session.manifest)
-    return not unfinished(session) and not pending(compare_session(session, only=()))
+    return not unfinished(session) and not pending(compare_session(session, explains=False))
 
 
 def timed_boots(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analysis.explain.functions import EXPLANATION as FUNCTIONS
 from analysis.many import SessionComparison, compare_session
 from analysis.native import judge
 from analysis.operations import operation_of
@@ -74,7 +73,7 @@ def listed(head: SessionHead, *, strict: bool = False) -> ListedSession:
         "subject": sentences.subject(experiment),
     }
     try:
-        session = compare_session(open_session(head.folder, counted=False), only=(FUNCTIONS.name,))
+        session = compare_session(open_session(head.folder, counted=False))
     except (RecordError, OSError) as error:
         return ListedSession(**known, problem=str(error).splitlines()[0])
     return ListedSession(

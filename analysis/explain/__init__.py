@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -64,11 +64,8 @@ def explanations() -> tuple[Explanation[Record], ...]:
     return tuple(sorted(by_name.values(), key=lambda each: each.rank))
 
 
-def explain(
-    recorded: Recorded, only: Collection[str] | None = None
-) -> dict[str, tuple[Record, ...]]:
-    """Every explanation of two arms, by name, or only those of these names."""
+def explain(recorded: Recorded) -> dict[str, tuple[Record, ...]]:
+    """Every explanation of two arms, by name."""
     for each in explanations():
-        if only is None or each.name in only:
-            recorded.explained[each.name] = each.made(recorded)
+        recorded.explained[each.name] = each.made(recorded)
     return recorded.explained
