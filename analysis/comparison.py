@@ -28,7 +28,6 @@ from analysis.execution import (
     executions,
 )
 from analysis.explain import explain
-from analysis.explain.functions import EXPLANATION as FUNCTIONS
 from analysis.explain.locks import WAITS
 from analysis.findings import data_points
 from analysis.model import (
@@ -316,9 +315,7 @@ def _comparison(
     explains: bool,
 ) -> Comparison:
     recorded, manifest, records = view.recorded, view.recorded.manifest, view.points
-    explained = explain(recorded) if explains else {}
     executed = {(each.case, each.phase): each for each in view.executions}
-    functions = {(each.case, each.phase): each for each in FUNCTIONS.of(recorded) if each.headline}
     published = {case.name: _references(recorded, case.name) for case in manifest.cases}
     compared: dict[str, list[MetricComparison]] = {case.name: [] for case in manifest.cases}
     for each in view.measured:
@@ -331,7 +328,8 @@ def _comparison(
             )
         at = name, phase
         judgement = as_tested(judgement, manifest, executed.get(at), recorded.calls)
-        judgement = as_explained(judgement, evidence, manifest, functions.get(at))
+        if explains:
+            judgement = as_explained(judgement, evidence, recorded, at)
         if judgement.verdict is not None and exactness.status == "inexact":
             reason = "the session is not bit-exact: a repeated run differs"
             why = {"reason": reason, "cause": Cause.INEXACT, "blame": "lab"}
@@ -385,14 +383,14 @@ def _comparison(
             costs=recorded.costs,
             course=course,
         )
-        + facts.of_twins(recorded.records, WAITS.of(recorded))
+        + facts.of_twins(recorded.records, WAITS.made(recorded))
         + facts.of_executions(manifest, view.executions),
         failed_runs=failed,
         failure_counts=counts,
         exactness=exactness,
         runs_recorded=sum(not record.repeat for record in records),
         executions=view.executions,
-        explained=explained,
+        explained=explain(recorded),
         wall=course,
         host_findings=facts.of_host(course) if course else (),
     )

@@ -190,8 +190,7 @@ class Recorded:
     Records, profiles and locks are those of diagnostic runs, too.  The session's numbers are
     ``trusted`` where it is finished and exact.  ``ran`` are the functions whose code differs, as
     far as a case's phase executed them; not there where that is unknown, or where arms differ in
-    settings, so that all code may act otherwise.  ``explained`` is what was explained before, by
-    name.
+    settings, so that all code may act otherwise.  ``kept`` is what was made of all this before.
     """
 
     manifest: Manifest
@@ -202,8 +201,15 @@ class Recorded:
     calls: Calls | None = None
     locks: Sequence[Locks] = ()
     costs: Sequence[RunCost] = ()
-    explained: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     annotation: Annotation | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What has this name, made at its first use and kept."""
+        if name not in self.kept:
+            self.kept[name] = compute()
+        made: T = self.kept[name]
+        return made
 
     def published(self, case: str) -> list[Published]:
         """The published figures of a case that are of these two arms."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from analysis.counts import Recorded, profiled_phases
-from analysis.explain.functions import Attribution
+from analysis.explain.functions import HEADLINES
 from analysis.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from experiment.spec import PREBUILT
 from results.profile import PATH, Calls, Profile, stem
@@ -215,21 +215,26 @@ def as_tested(
 
 
 def as_explained(
-    judgement: Judgement, evidence: Evidence, manifest: Manifest, of: Attribution | None
+    judgement: Judgement, evidence: Evidence, recorded: Recorded, at: tuple[str, str]
 ) -> Judgement:
     """The judgement of a path, or a bandwidth, of which functions that differ executed a part.
 
     *Unexplained* where the rest, which they cannot have made, is larger than what they and the
-    functions that they are linked with moved by, or hides it.  ``of`` is the phase's headline.
+    functions that they are linked with moved by, or hides it, in the case and phase ``at``.
     With several vCPUs who waits for whom is in memory, so that nothing is divided there.
     """
-    split = of.split if of else None
-    if split is None or of is None or manifest.guest.vcpus > 1 or differ_in_settings(manifest):
-        return judgement
-    name = evidence.metric.partition(".")[2]
+    manifest, name = recorded.manifest, evidence.metric.partition(".")[2]
     called, change = judgement.verdict in CALLED, judgement.change
+    if manifest.guest.vcpus > 1 or differ_in_settings(manifest):
+        return judgement
     # Only instructions for some work or the reciprocal, that moved as these did.
     if change is None or not (name == PATH or name.endswith(BANDWIDTH)):
+        return judgement
+    # What is counted is looked at where it may matter alone: that takes time.
+    if not (called or judgement.verdict is Verdict.NO_CHANGE) or not recorded.ran.get(at):
+        return judgement
+    of = next((each for each in HEADLINES.made(recorded) if (each.case, each.phase) == at), None)
+    if of is None or (split := of.split) is None:
         return judgement
     costlier = (change.estimate > 0) == (name == PATH)
     if called and costlier != (split.total.difference > 0):

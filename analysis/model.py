@@ -6,14 +6,14 @@ are in the unit of their metric.  ``None`` means "not known", never zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, SkipValidation
 
 from analysis.execution import Execution
 from analysis.explain.functions import EXPLANATION as FUNCTIONS
-from analysis.explain.functions import Attribution
+from analysis.explain.functions import HEADLINES, Attribution
 from analysis.verdict import Judgement, Verdict
 from errors import RecordError
 from experiment.spec import Direction
@@ -243,7 +243,7 @@ class Comparison(Record):
 
     ``wall`` is None in exact mode, and ``host_findings``, which stand beside the verdict,
     are empty.  ``gates`` are what the gate found of the two arms, empty where none was asked.
-    ``explained`` are the explanations of :mod:`analysis.explain` by name.
+    ``explained`` are the explanations of :mod:`analysis.explain` by name, made where they are read.
     """
 
     manifest: Manifest
@@ -254,7 +254,7 @@ class Comparison(Record):
     exactness: Exactness
     runs_recorded: int
     executions: tuple[Execution, ...] = ()
-    explained: dict[str, tuple[SerializeAsAny[Record], ...]] = Field(default_factory=dict)
+    explained: SkipValidation[Mapping[str, tuple[Record, ...]]] = Field(default_factory=dict)
     wall: WallFacts | None = None
     host_findings: tuple[Finding, ...] = ()
     gates: tuple[ArmGate, ...] = ()
@@ -272,7 +272,7 @@ class Comparison(Record):
     @property
     def headlines(self) -> tuple[Attribution, ...]:
         """The attribution of each phase that is shown in full: per its first unit."""
-        return tuple(attribution for attribution in self.attributions if attribution.headline)
+        return HEADLINES.of(self)
 
     @property
     def judged_functions(self) -> tuple[Attribution, ...]:

@@ -14,6 +14,7 @@ import re
 from typing import Any, NamedTuple
 
 from analysis.counts import OnePhase, Paired
+from analysis.explain import Explained
 from analysis.explain.functions import Attribution
 from analysis.many import SessionComparison, of_comparisons
 from analysis.model import Comparison, MetricComparison, Summary
@@ -90,18 +91,18 @@ def _manifest(manifest: Manifest) -> Manifest:
 
 
 def _comparison(comparison: Comparison, of_phase: dict[tuple[str, str], Operation]) -> Comparison:
-    explained: dict[str, tuple[Record, ...]] = {}
-    for name, records in comparison.explained.items():
+    def shown(name: str) -> tuple[Record, ...]:
         kept = []
-        for each in records:
+        for each in comparison.explained.get(name, ()):
             at = (each.case, each.phase) if isinstance(each, OnePhase) else ("", "")
             operation = of_phase.get(at, NOWHERE)
             # What is per I/O is given once, at equal work.
             if not (isinstance(each, Attribution) and each.unit == IO and operation.factor != 1.0):
                 kept.append(_counted(each, operation))
-        explained[name] = tuple(kept)
+        return tuple(kept)
+
     read = comparison.with_metrics(lambda each: _metric(each, of_phase[each.case, each.phase]))
-    update = {"manifest": _manifest(comparison.manifest), "explained": explained}
+    update = {"manifest": _manifest(comparison.manifest), "explained": Explained(shown)}
     return read.model_copy(update=update)
 
 

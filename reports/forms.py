@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from analysis.counts import OnePhase, Paired
+from analysis.explain import explanations
 from analysis.explain.kinds import EXPLANATION as KINDS_COUNTED
 from analysis.explain.stacks import EXPLANATION as STACKS_COUNTED
 from analysis.many import SessionComparison, compare_session
@@ -105,10 +106,11 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     view = View(of_operations(session), drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
+    counted = view.first.headlines or view.first.attributions
     of_counts = {
-        FUNCTIONS_FILE: view.first.attributions,
-        STACKS_FILE: view.first.explained.get("stacks"),
-        COUNTS_FILE: view.first.attributions,
+        FUNCTIONS_FILE: counted,
+        STACKS_FILE: STACKS_COUNTED.of(view.first),
+        COUNTS_FILE: counted,
     }
     files = [name for name in LINKED if of_counts.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]
@@ -451,9 +453,9 @@ def counts_table(comparison: Comparison) -> str:
             *(name, getattr(each, "twin", ""), each.case, each.phase, clean_line(each.unit_title)),
             *(table, clean_line(of), number, *_numbers_of(pair)),
         )
-        for name, records in comparison.explained.items()
-        if name not in ("attributions", "stacks")
-        for each in cast("tuple[OnePhase, ...]", records)
+        for explanation in explanations()
+        if (name := explanation.name) not in ("attributions", "stacks")
+        for each in cast("tuple[OnePhase, ...]", explanation.of(comparison))
         for table, of, number, pair in _numbers(each)
     ]
     return _csv(COUNT_COLUMNS, rows)

@@ -57,13 +57,15 @@ def _without_wall(schema: Any) -> None:
 
 
 def _values(comparison: Comparison) -> dict[str, Any]:
-    shortened = {
-        each.name: tuple(map(each.shortened, each.of(comparison))) for each in explanations()
-    }
-    update = {"manifest": with_shown_units(comparison.manifest), "explained": shortened}
+    shown = {"manifest": with_shown_units(comparison.manifest), "explained": {}}
     whole: dict[str, Any] = {}
-    for key, value in as_json(comparison.model_copy(update=update)).items():
-        whole |= value if key == "explained" else {key: value}
+    for key, value in as_json(comparison.model_copy(update=shown)).items():
+        if key == "explained":
+            for each in explanations():
+                records = map(each.shortened, each.of(comparison))
+                whole[each.name] = [as_json(record) for record in records]
+        else:
+            whole[key] = value
     for key in ("findings", "host_findings"):
         for value, finding in zip(whole[key], getattr(comparison, key), strict=True):
             value["text"] = of_finding(finding)

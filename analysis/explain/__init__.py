@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -20,7 +20,7 @@ from results.record import Record
 R = TypeVar("R", bound=Record)
 
 
-class Explained(Protocol):
+class HasExplained(Protocol):
     """What has explanations, by name."""
 
     @property
@@ -32,8 +32,8 @@ class Explained(Protocol):
 class Explanation(Generic[R]):
     """One kind of explanation: ``record`` is what it says of a phase.
 
-    ``rank`` orders explanations: one of a higher rank may be made of those of lower ones.
-    ``shortened`` is what the JSON has of a record.
+    ``rank`` orders explanations.  ``shortened`` is what the JSON has of a record.  A ``part`` is
+    what others are made of, and is not shown by itself.
     """
 
     name: str
@@ -42,30 +42,50 @@ class Explanation(Generic[R]):
     record: type[R]
     compare: Callable[[Recorded], Iterable[R]]
     shortened: Callable[[R], R] = lambda record: record
+    part: bool = False
 
     def made(self, recorded: Recorded) -> tuple[R, ...]:
-        """A record for each phase that was counted on both arms."""
-        return tuple(self.compare(recorded))
+        """A record for each phase that was counted on both arms; made once."""
+        return recorded.once(self.name, lambda: tuple(self.compare(recorded)))
 
-    def of(self, explained: Explained) -> tuple[R, ...]:
-        """The same of what was explained."""
-        return cast(tuple[R, ...], explained.explained.get(self.name, ()))
+    def of(self, compared: HasExplained) -> tuple[R, ...]:
+        """The same of two arms that were compared."""
+        return cast(tuple[R, ...], compared.explained.get(self.name, ()))
 
 
 @functools.cache
-def explanations() -> tuple[Explanation[Record], ...]:
-    """Those of all modules of this folder, by their ranks."""
+def by_name() -> dict[str, Explanation[Record]]:
+    """Those of all modules of this folder, by their ranks and names."""
     modules = [
         importlib.import_module(f"{__name__}.{each.name}")
         for each in pkgutil.iter_modules(__path__)
     ]
     every = [each for module in modules for each in vars(module).values()]
-    by_name = {each.name: each for each in every if isinstance(each, Explanation)}
-    return tuple(sorted(by_name.values(), key=lambda each: each.rank))
+    named = {each.name: each for each in every if isinstance(each, Explanation)}
+    return dict(sorted(named.items(), key=lambda each: each[1].rank))
 
 
-def explain(recorded: Recorded) -> dict[str, tuple[Record, ...]]:
-    """Every explanation of two arms, by name."""
-    for each in explanations():
-        recorded.explained[each.name] = each.made(recorded)
-    return recorded.explained
+def explanations() -> tuple[Explanation[Record], ...]:
+    """Those that are shown, by their ranks."""
+    return tuple(each for each in by_name().values() if not each.part)
+
+
+class Explained(Mapping[str, tuple[Record, ...]]):
+    """Records by the names of explanations, each made at its first use: most forms show few."""
+
+    def __init__(self, make: Callable[[str], tuple[Record, ...]]) -> None:
+        self._make = functools.cache(make)
+
+    def __getitem__(self, name: str) -> tuple[Record, ...]:
+        return self._make(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(by_name())
+
+    def __len__(self) -> int:
+        return len(by_name())
+
+
+def explain(recorded: Recorded) -> Explained:
+    """Every explanation of two arms."""
+    return Explained(lambda name: by_name()[name].made(recorded))

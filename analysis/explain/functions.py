@@ -39,7 +39,7 @@ from analysis.linked import Counted, Split, network, split
 from analysis.statistics import holm, pairs_needed
 from experiment.spec import FUNCTIONS
 from results.profile import IDLE_PROGRAM, UNKNOWN, WORK, PhaseProfile
-from results.record import CaseRecord, PhaseRecord, Record, UnitRecord
+from results.record import Record, UnitRecord
 
 # The listed functions sum to the whole difference within this fraction of it ...
 TOLERANCE = 0.05
@@ -497,75 +497,76 @@ def _ratios(here: CountedPhase, table: CountTable[Named]) -> tuple[RatioRow, ...
     return tuple(rows)
 
 
-def _phase(
-    case: CaseRecord,
-    phase: PhaseRecord,
-    blocks: Sequence[SeedProfiles],
-    lines: Mapping[str, tuple[int, int]],
-) -> Iterator[tuple[Attribution, CountTable[Named]]]:
-    """One per unit of work that every run did, that of the first unit in full."""
-    names = sorted(blocks[0].base.units)
-    units = phase.units or [UnitRecord(name=name, title=name) for name in names]
-    every = [CountedPhase(case, phase, blocks, unit.name, unit.title) for unit in units]
-    every = [here for here in every if all(run.units.get(here.unit, 0.0) > 0 for run in here.every)]
-    table = every[0].table(_counted, 2) if every else None
-    for here in every:
-        assert table is not None
-        table = dataclasses.replace(table, units=here.units)
-        rows = _rows(table, lines)
-        number = listed([row.instructions.difference for _, row in rows])
-        functions = tuple(row for _, row in rows)
-        total = _summed(table)
-        rest = [column for column, _ in rows[number:]]
-        yield (
-            Attribution(
-                **here.where,
-                unit=here.unit,
-                headline=here is every[0],
-                total=total,
-                functions=functions,
-                listed=number,
-                others=_summed(table, rest) if rest else None,
-                groups=_groups(rows, table, total),
-                ratios=_ratios(here, table) if here is every[0] else (),
-                identical=np.array_equal(*table.raw)
-                and all(block.base.units == block.patched.units for block in blocks),
-            ),
-            table,
+class _Phase(NamedTuple):
+    """A phase per each unit of work that every run did, its counts, and where functions begin."""
+
+    units: list[CountedPhase]
+    table: CountTable[Named]
+    lines: Mapping[str, tuple[int, int]]
+
+    def attributed(self, number: int) -> Attribution:
+        """Its attribution per one of the units: that of the first is the headline."""
+        here = self.units[number]
+        table = dataclasses.replace(self.table, units=here.units)
+        rows = _rows(table, self.lines)
+        many = listed([row.instructions.difference for _, row in rows])
+        total, rest = _summed(table), [column for column, _ in rows[many:]]
+        return Attribution(
+            **here.where,
+            unit=here.unit,
+            headline=number == 0,
+            total=total,
+            functions=tuple(row for _, row in rows),
+            listed=many,
+            others=_summed(table, rest) if rest else None,
+            groups=_groups(rows, table, total),
+            ratios=_ratios(here, table) if number == 0 else (),
+            identical=np.array_equal(*table.raw)
+            and all(block.base.units == block.patched.units for block in here.blocks),
         )
 
 
-def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
-    """One attribution a case, phase and unit of work, in the order of the manifest.
+def _phases(recorded: Recorded) -> Iterator[_Phase]:
+    for case, phase, blocks in counts.profiled_phases(recorded):
+        names = sorted(blocks[0].base.units)
+        units = phase.units or [UnitRecord(name=name, title=name) for name in names]
+        every = [CountedPhase(case, phase, blocks, unit.name, unit.title) for unit in units]
+        every = [of for of in every if all(run.units.get(of.unit, 0.0) > 0 for run in of.every)]
+        if every:
+            yield _Phase(every, every[0].table(_counted, 2), _lines(blocks))
 
-    A unit of which some run did none is left out.  Where the session is not trusted, no function
-    is called changed, and none of a phase that prepares others, nor of one in which nothing ran
-    that differs.  What a phase moved by is split where functions that differ ran and it is known
-    who calls whom, and none is called changed of the functions that are not linked with them.
+
+def headlines(recorded: Recorded) -> tuple[Attribution, ...]:
+    """The attribution of each phase per its first unit, in the order of the manifest.
+
+    Where the session is not trusted, no function is called changed, and none of a phase that
+    prepares others, nor of one in which nothing ran that differs.  What a phase moved by is split
+    where functions that differ ran and it is known who calls whom, and none is called changed of
+    the functions that are not linked with them.
     """
     attributions: list[Attribution] = []
     counts_of: dict[int, PhaseCounts] = {}
     thresholds = recorded.manifest.experiment.thresholds
-    for case, phase, blocks in counts.profiled_phases(recorded):
-        lines = _lines(blocks)
-        for attribution, table in _phase(case, phase, blocks, lines):
-            if attribution.headline and not phase.prepares:
-                here = _counts(table, lines)
-                names = recorded.ran.get((case.name, phase.name), ())
-                if names and recorded.calls is not None:
-                    # Of a phase with a program a path is the kernel's alone.  What boots differ by
-                    # is in the rest, so that the usual smallest change is asked for.
-                    whole = attribution.unit == WORK
-                    path = [at for at, key in enumerate(table.keys) if whole or not key.user]
-                    total = table.raw[:, :, path, 0].sum(axis=2) / table.units
-                    moved = Counted(here.names, here.instructions, here.calls, list(total))
-                    parts = split(moved, names, network(here.names, recorded.calls))
-                    attribution = attribution.model_copy(update={"split": parts})
-                else:
-                    own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
-                    here = here._replace(smallest=own or SMALLEST)
-                counts_of[len(attributions)] = here
-            attributions.append(attribution)
+    for each in recorded.once("phases", lambda: list(_phases(recorded))):
+        attribution, case, phase = each.attributed(0), each.units[0].case, each.units[0].phase
+        if not phase.prepares:
+            table = each.table
+            here = _counts(table, each.lines)
+            names = recorded.ran.get((case.name, phase.name), ())
+            if names and recorded.calls is not None:
+                # Of a phase with a program a path is the kernel's alone.  What boots differ by
+                # is in the rest, so that the usual smallest change is asked for.
+                whole = attribution.unit == WORK
+                path = [at for at, key in enumerate(table.keys) if whole or not key.user]
+                total = table.raw[:, :, path, 0].sum(axis=2) / table.units
+                moved = Counted(here.names, here.instructions, here.calls, list(total))
+                parts = split(moved, names, network(here.names, recorded.calls))
+                attribution = attribution.model_copy(update={"split": parts})
+            else:
+                own = thresholds.own(case.name, f"{phase.name}.{FUNCTIONS}")
+                here = here._replace(smallest=own or SMALLEST)
+            counts_of[len(attributions)] = here
+        attributions.append(attribution)
     tests = changed(list(counts_of.values()) if recorded.trusted else [], thresholds.alpha)
     for at, tested in zip(counts_of, tests, strict=False):
         judged = attributions[at]
@@ -575,6 +576,19 @@ def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
         update = {"tested": tested.functions, "changed": functions if ran is None or ran else ()}
         attributions[at] = judged.model_copy(update=update)
     return tuple(attributions)
+
+
+def attribute(recorded: Recorded) -> tuple[Attribution, ...]:
+    """One attribution a case, phase and unit of work, in the order of the manifest.
+
+    A unit of which some run did none is left out.
+    """
+    firsts = HEADLINES.made(recorded)
+    return tuple(
+        first if number == 0 else each.attributed(number)
+        for each, first in zip(recorded.kept["phases"], firsts, strict=True)
+        for number in range(len(each.units))
+    )
 
 
 def _counts(table: CountTable[Named], lines: Mapping[str, tuple[int, int]]) -> PhaseCounts:
@@ -595,6 +609,7 @@ def _counts(table: CountTable[Named], lines: Mapping[str, tuple[int, int]]) -> P
     )
 
 
+HEADLINES = Explanation("headlines", "Functions", 9, Attribution, headlines, part=True)
 EXPLANATION = Explanation(
     "attributions",
     "Functions",

@@ -380,7 +380,7 @@ def estimate(recorded: Recorded) -> Iterator[Scaling]:
     diagnostic runs where there are any.
     """
     held_lines, missed = lines_held(recorded), missed_in_phases(recorded)
-    for locks in LOCKS.of(recorded):
+    for locks in LOCKS.made(recorded):
         at = locks.case, locks.phase
         if scaling := _scaling(recorded, locks, held_lines.get(at, {}), missed.get(at)):
             yield scaling

@@ -154,7 +154,6 @@ def _why(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
         first.setdefault((metric.case, metric.phase), metric)
     called = {(m.case, m.phase) for m in comparison.primary if m.judgement.verdict in CALLED}
     of_phase = {(each.case, each.phase): each for each in comparison.headlines}
-    of_lock = {(each.case, each.phase): each for each in LOCKS.of(comparison)}
     texts, same = [], []
     for at in sorted(first, key=lambda each: each not in called):
         if (own := of_phase.get(at)) is None or own.identical:
@@ -169,7 +168,8 @@ def _why(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
         )
         behind = functions.explained(comparison, first[at]) or sentences.changed_per_unit(own)
         parts = functions.in_parts(own.split) if own.split and at not in called else ""
-        held = locks.brief(of_lock[at]) if at in of_lock and of_lock[at].moved_most else ""
+        of_locks = (each for each in LOCKS.of(comparison) if (each.case, each.phase) == at)
+        held = next((locks.brief(each) for each in of_locks if each.moved_most), "")
         text = "; ".join(filter(None, (*ratios, behind, parts, held)))
         texts += [(at, text)] if text else []
     for at, text in texts[:MOST_WHY]:

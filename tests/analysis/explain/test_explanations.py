@@ -15,6 +15,7 @@ from analysis import explain
 from analysis.counts import Recorded
 from analysis.explain import (
     Explanation,
+    by_name,
     explanations,
     kinds,
     lines,
@@ -303,9 +304,9 @@ NEW = data(__file__, "new")
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "made_up_lengths.py").write_text(NEW, encoding="utf-8")
     monkeypatch.setattr(explain, "__path__", [*explain.__path__, str(tmp_path)])
-    explanations.cache_clear()
+    by_name.cache_clear()
     yield
-    explanations.cache_clear()
+    by_name.cache_clear()
 
 
 @pytest.mark.usefixtures("made_up")

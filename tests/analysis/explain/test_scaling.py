@@ -57,7 +57,6 @@ def tree_lock(**numbers: int) -> tuple[LockUse, ...]:
 
 def ranges(manifest: Manifest, records: list[RunRecord], profiles: list[Profile]) -> list[Scaling]:
     recorded = Recorded(manifest, records, profiles)
-    recorded.explained["measured_locks"] = MEASURED_LOCKS.made(recorded)
     return [*SCALING.made(recorded)]
 
 
@@ -146,7 +145,7 @@ def test_what_may_be_luck_is_in_parentheses(comparison: Comparison, first: Scali
     loose = replace(tree.held, low=-99.0, high=9.0)
     rows = tuple(but(r, held=loose) if r is tree else r for r in locks.rows)
     recorded = Recorded(comparison.manifest, [], [])
-    recorded.explained["measured_locks"] = (but(locks, rows=rows),)
+    recorded.kept["measured_locks"] = (but(locks, rows=rows),)
     (luck,) = SCALING.made(recorded)
     assert not luck.significant
     (line,) = section.SCALING.lines(luck)
