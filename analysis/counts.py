@@ -405,36 +405,27 @@ def table(
     columns: int,
 ) -> CountTable[Key]:
     """Sums of what ``counted`` has of each run, by arm and seed."""
-    at: dict[Key, int] = {}
-    files: list[str] = []
-    of_runs: list[tuple[int, int, list[int], list[Sequence[float]]]] = []
-    for arm, of_arm in enumerate(runs):
-        for seed, run in enumerate(of_arm):
-            places: list[int] = []
-            numbers: list[Sequence[float]] = []
-            for key, file, row in counted(run):
-                place = at.setdefault(key, len(files))
-                if place == len(files):
-                    files.append(file)
-                elif not files[place]:
-                    files[place] = file
-                places.append(place)
-                numbers.append(row)
-            of_runs.append((arm, seed, places, numbers))
-    raw = np.zeros((2, len(runs[0]), len(at), columns))
-    present = np.zeros((2, len(at)), np.bool_)
-    for arm, seed, places, numbers in of_runs:
-        if places:
-            np.add.at(raw[arm, seed], places, np.array(numbers, np.float64))
-            present[arm, places] = True
-    keys = sorted(at)
-    order = [at[key] for key in keys]
+    every = [[list(counted(run)) for run in arm] for arm in runs]
+    keys = sorted({key for arm in every for rows in arm for key, _, _ in rows})
+    at = {key: place for place, key in enumerate(keys)}
+    files = dict.fromkeys(keys, "")
+    # Of files the first that is known.
+    for rows in (rows for arm in reversed(every) for rows in reversed(arm)):
+        files.update((key, file) for key, file, _ in reversed(rows) if file)
+    raw = np.zeros((2, len(runs[0]), len(keys), columns))
+    present = np.zeros((2, len(keys)), np.bool_)
+    for arm, of_arm in enumerate(every):
+        for seed, rows in enumerate(of_arm):
+            if rows:
+                places = [at[key] for key, _, _ in rows]
+                numbers = np.array([row for _, _, row in rows], np.float64)
+                np.add.at(raw[arm, seed], places, numbers)
+                present[arm, places] = True
     only: list[Arm] = [
         "" if base and patched else "base" if base else "patched"
-        for base, patched in present[:, order].T.tolist()
+        for base, patched in present.T.tolist()
     ]
-    of_keys = dict(zip(at, files, strict=True))
-    return CountTable(keys, of_keys, only, np.ascontiguousarray(raw[:, :, order]), units)
+    return CountTable(keys, files, only, raw, units)
 
 
 def share(count: Paired, whole: Paired) -> float:

@@ -224,16 +224,21 @@ def report_verb(
     if as_json:
         verdict = print_verdicts(folder, strict=strict)
     else:
-        shown = ""
+        shown, compared = "", None
         if beside or machine:
-            shown = beside_it(folder, "" if write else form, beside or (), clean(machine))
-        verdict = report(folder, form, strict=strict, write=write)
+            named = "" if write else form, beside or (), clean(machine)
+            shown, compared = beside_it(folder, *named)
+        verdict = report(folder, form, strict=strict, write=write, compared=compared)
         write_out(f"\n{shown}" if shown else "", end="")
     raise typer.Exit(verdict if judge else 0)
 
 
-def beside_it(folder: Path, form: str, named: Sequence[str], machine: str) -> str:
-    """A session's results and those of these files in one table.
+def beside_it(
+    folder: Path, form: str, named: Sequence[str], machine: str
+) -> tuple[str, SessionComparison | None]:
+    """A session's results and those of these files in one table; and what the session shows.
+
+    None of native mode.
 
     Raises UsageError: the form has no such table, or a file or its machine is not as it has to be.
     """
@@ -245,6 +250,7 @@ def beside_it(folder: Path, form: str, named: Sequence[str], machine: str) -> st
         what = "goes with --machine NAME, below the forms text and markdown, without --write"
         step = '--machine "AMD EPYC 7763, 5.10" --beside base=FILE --beside patched=FILE'
         raise UsageError(what, where="--beside", next_step=step)
+    compared = None
     if native.is_native(folder):
         from analysis.native import judge
 
@@ -253,13 +259,14 @@ def beside_it(folder: Path, form: str, named: Sequence[str], machine: str) -> st
         rows = beside.of_native(head, judge(head, boots))
         of_lab = f"native mode, {head.host.get('cpu', 'this host')}"
     else:
-        session = forms.of_operations(forms.read_comparison(folder))
+        compared = forms.read_comparison(folder)
+        session = forms.of_operations(compared)
         arms, rows = [arm.name for arm in session.arms], beside.of_session(session)
         of_lab = f"{session.manifest.experiment.mode} mode"
     blocks = beside.blocks((of_lab, rows), outside.read(named, arms), arms, machine)
     if form == "markdown":
-        return markdown.text(blocks)
-    return text.text(blocks, terminal_width())
+        return markdown.text(blocks), compared
+    return text.text(blocks, terminal_width()), compared
 
 
 @app.command("annotate")
@@ -484,10 +491,18 @@ def print_verdicts(folder: Path, *, strict: bool) -> int:
     return shown.exit_code
 
 
-def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
+def report(
+    folder: Path,
+    form: str,
+    *,
+    strict: bool,
+    write: bool = True,
+    compared: SessionComparison | None = None,
+) -> int:
     """Print one form of a session's report, or with none the answer alone; return the exit code.
 
-    With ``write`` every form is written into the session's folder.
+    With ``write`` every form is written into the session's folder; else ``compared`` is what the
+    session shows, where that is known.
     """
     from reports import forms
     from reports import native as of_native
@@ -519,7 +534,7 @@ def report(folder: Path, form: str, *, strict: bool, write: bool = True) -> int:
     if write:
         comparison = forms.write_all(folder, show)
     else:
-        show(comparison := forms.read_comparison(folder))
+        show(comparison := compared or forms.read_comparison(folder))
     if costs := store.costs():
         made = [cost.guest_cpu_s for cost in costs if not cost.kept_at]
         log(f"{len(made)} guests used {duration(sum(made))} of CPU time")
