@@ -27,7 +27,7 @@ from reports import FORM_NAMES, json_form, lkp, mail, mmtests, sentences
 from reports.document import Block, Heading, Item, Link, Listing, Paragraph
 from reports.headline import headline
 from reports.render import html, markdown, text
-from reports.sections import View, answer, functions, metrics, of_each_pair, subject, trust, why
+from reports.sections import View, answer, counted, functions, metrics, of_each_pair, subject, trust
 from results import door, native
 from results.door import StoreError
 from results.profile import KINDS
@@ -50,7 +50,7 @@ Form = Callable[[SessionComparison], str]
 
 def pairs(view: View) -> list[Block]:
     """What is of two arms: all of a session that has no more, else each pair in its fold."""
-    body = of_each_pair(view, (metrics.of_pair, why.blocks, functions.diffs))
+    body = of_each_pair(view, (metrics.of_pair, counted.blocks, functions.diffs))
     return body if view.session.is_pair else [*body, Paragraph(metrics.note(view.first), "note")]
 
 
@@ -106,11 +106,11 @@ def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     view = View(of_operations(session), drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
-    counted = view.first.headlines or view.first.attributions
+    any_counted = view.first.headlines or view.first.attributions
     of_counts = {
-        FUNCTIONS_FILE: counted,
+        FUNCTIONS_FILE: any_counted,
         STACKS_FILE: STACKS_COUNTED.of(view.first),
-        COUNTS_FILE: counted,
+        COUNTS_FILE: any_counted,
     }
     files = [name for name in LINKED if of_counts.get(name, True)]
     links = [part for name in files for part in (", ", Link(name, name))][1:]

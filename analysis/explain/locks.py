@@ -525,4 +525,4 @@ def _waits(arms: Sequence[Sequence[_Run]], units: counts.Floats) -> tuple[WaitRo
     return tuple(sorted(waits, key=lambda row: (-row.wait.both, row.caller, row.flags)))
 
 
-WAITS = Explanation("locks", "Waits for locks", 20, LockComparison, compare_locks)
+WAITS = Explanation("locks", "Waits for locks, diagnostic runs", 20, LockComparison, compare_locks)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from analysis.counts import Arm, Paired
+from analysis.explain import Explanation
 from analysis.many import MANY_CASES, SessionComparison
 from analysis.model import Comparison
 from reports import wording
-from reports.charts.canvas import Chart, within
+from reports.charts import Chart, within
 from reports.document import (
     Block,
     Column,
@@ -174,17 +175,16 @@ def foremost(numbers: Sequence[tuple[str, Paired]], per: str) -> list[Line]:
 
 @dataclass(frozen=True)
 class Instrument:
-    """What explains a verdict, as reports show it.
+    """How an explanation is shown.
 
-    ``records`` are one a phase, each with a case and a phase; ``lines`` are a record's rows in the
-    table of all instruments, and ``tables`` what is behind these.  ``how`` says how to read it.
+    ``lines`` are a record's rows in the table of all instruments, and ``tables`` what is behind
+    these.  ``how`` says how to read it.
     """
 
-    title: str
-    records: Callable[[Comparison], Sequence[Any]]
+    explanation: Explanation[Any]
     lines: Callable[[Any], list[Line]]
     tables: Callable[[View, Comparison, Any], Sequence[Block]]
-    how: Sequence[str]
+    how: str = ""
 
 
 def totals(

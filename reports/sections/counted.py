@@ -1,33 +1,50 @@
-"""What was counted or modelled beside functions and locks: lines, and tables behind them.
+"""Why: what every instrument counted, in one table, and the tables of each in a fold.
 
-Any count whose rows are records with a name and a number a column is shown by :class:`Ranked`;
+Any count whose rows are records with a name and a number a column is shown by :func:`ranked`;
 interrupts and faults, call stacks, caches, lines that move and what many CPUs may make of it have
-tables of their own.
+tables of their own, and functions and locks files of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from analysis.counts import Paired
-from analysis.explain import Explanation
+from analysis.explain import Explanation, explanations
 from analysis.explain import kinds as counted_kinds
 from analysis.explain import lines as moved_lines
 from analysis.explain import memory as modelled
 from analysis.explain import scaling as estimated
 from analysis.explain import stacks as counted_stacks
+from analysis.explain.annotated import AnnotatedPhase
 from analysis.explain.kinds import InterruptionComparison
 from analysis.explain.lines import LinesComparison, MovedLines
 from analysis.explain.memory import MemoryComparison, Missed, weights
 from analysis.explain.scaling import Range, Scaling, ScalingPoint, speeds_of
 from analysis.explain.stacks import StackComparison, StackRow
 from analysis.model import Comparison
+from analysis.verdict import CALLED
 from experiment.machine import MachineSpec
-from reports import wording
-from reports.document import Block, Cell, Column, Paragraph, Row, Strong, Table, facts, row
+from reports import charts, wording
+from reports.charts import Chart
+from reports.document import (
+    Block,
+    Cell,
+    Column,
+    Fold,
+    Heading,
+    Paragraph,
+    Row,
+    Strong,
+    Table,
+    facts,
+    row,
+)
 from reports.sections import (
+    PARENTHESES,
     Instrument,
     Line,
     View,
@@ -35,57 +52,51 @@ from reports.sections import (
     at_most,
     change,
     foremost,
+    functions,
+    gallery,
     line,
+    locks,
     notes,
     only,
     shorts,
+    titled,
     totals,
     worth,
 )
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """How an explanation is shown that has a ``total``, and ``rows`` of which some are ``listed``.
+def ranked(
+    explanation: Explanation[Any],
+    how: str = "",
+    what: str = "counts",
+    titles: Mapping[str, str] = MappingProxyType({}),
+    always: Sequence[str] = (),
+) -> Instrument:
+    """Of an explanation that has a ``total``, and ``rows`` of which some are ``listed``.
 
     Its numbers are the fields that hold them.  Those of ``titles`` have another title than their
     name; those of ``always`` have a column where there is little room, all without any.
     """
 
-    explanation: Explanation[Any]
-    how: Sequence[str] = ()
-    what: str = "counts"
-    titles: Mapping[str, str] = field(default_factory=dict)
-    always: Sequence[str] = ()
-
-    def numbers(self, record: Any) -> list[tuple[str, str, Paired]]:
+    def numbers(record: Any) -> list[tuple[str, str, Paired]]:
         """Name, title and value of each number."""
         pairs = ((name, getattr(record, name)) for name in type(record).model_fields)
         return [
-            (name, self.titles.get(name, name.replace("_", " ")), value)
+            (name, titles.get(name, name.replace("_", " ")), value)
             for name, value in pairs
             if isinstance(value, Paired)
         ]
 
-    @property
-    def instrument(self) -> Instrument:
-        """A line of the number that moved most, and the tables behind it."""
+    def lines(each: Any) -> list[Line]:
+        return foremost([(title, pair) for _, title, pair in numbers(each.total)], each.unit_title)
 
-        def lines(each: Any) -> list[Line]:
-            numbers = [(title, pair) for _, title, pair in self.numbers(each.total)]
-            return foremost(numbers, each.unit_title)
-
-        return Instrument(
-            self.explanation.title, self.explanation.of, lines, self._tables, self.how
-        )
-
-    def _tables(self, _view: View, comparison: Comparison, each: Any) -> list[Block]:
-        where, title = f"{each.case}, phase {each.phase}", self.explanation.title
-        numbers = self.numbers(each.total)
+    def tables(_: View, comparison: Comparison, each: Any) -> list[Block]:
+        where, title = f"{each.case}, phase {each.phase}", explanation.title
+        totalled = numbers(each.total)
         columns = [Column("function", left=True)]
         decimals: dict[str, int] = {}
-        for name, head, _ in numbers:
-            drop = 0 if not self.always or name in self.always else 1
+        for name, head, _pair in totalled:
+            drop = 0 if not always or name in always else 1
             columns.append(Column(head, group=f"difference per {each.unit_title}", drop=drop))
             differences = (getattr(row, name).difference for row in each.rows)
             decimals[name] = wording.decimals_of(*differences, digits=2)
@@ -98,23 +109,22 @@ class Ranked:
                 cells.append(f"({text})" if pair.is_uncertain else text)
             note = notes("user" if of_row.user else of_row.file, only(of_row.only_in, comparison))
             rows.append(row(Cell(of_row.name, small=note, mono=True), *cells))
-        label = f"{title} by function, {where}"
-        sums = [(head, pair) for _, head, pair in numbers]
+        sums = [(head, pair) for _, head, pair in totalled]
         return [
-            totals(comparison, f"{title} per {each.unit_title}, {where}", self.what, sums),
-            *at_most(label, columns, rows),
+            totals(comparison, f"{title} per {each.unit_title}, {where}", what, sums),
+            *at_most(f"{title} by function, {where}", columns, rows),
         ]
 
+    return Instrument(explanation, lines, tables, how)
 
-KINDS = Ranked(
+
+KINDS = ranked(
     counted_kinds.EXPLANATION,
-    how=(
-        "Counted in the judged runs: what each instruction is of, known when its block is "
-        "translated, times the executions of the block. One that reads and writes memory is a load "
-        "and a store, a locked one an atomic besides (on arm64 the store of an exclusive pair, and "
-        "LSE). On one CPU the kernel patches its locks away; they are counted as the atomics that "
-        "they are on more. A locked addition of nothing to the stack is a barrier.",
-    ),
+    how="Counted in the judged runs: what each instruction is of, known when its block is "
+    "translated, times the executions of the block. One that reads and writes memory is a load "
+    "and a store, a locked one an atomic besides (on arm64 the store of an exclusive pair, and "
+    "LSE). On one CPU the kernel patches its locks away; they are counted as the atomics that "
+    "they are on more. A locked addition of nothing to the stack is a barrier.",
     what="instructions",
     titles={"system": "system instructions"},
     always=("loads", "stores", "atomics"),
@@ -150,11 +160,10 @@ def interruption_tables(
 
 
 INTERRUPTIONS = Instrument(
-    counted_kinds.INTERRUPTED.title,
-    counted_kinds.INTERRUPTED.of,
+    counted_kinds.INTERRUPTED,
     lambda each: foremost([(f"{k}s", pair) for k, pair in each.kinds.items()], each.unit_title),
     interruption_tables,
-    (INTERRUPTED,),
+    INTERRUPTED,
 )
 
 FOLLOWED = (
@@ -187,13 +196,7 @@ def stack_lines(each: StackComparison) -> list[Line]:
     return [line("kernel instructions", each.unit_title, each.total, says)]
 
 
-STACKS = Instrument(
-    counted_stacks.EXPLANATION.title,
-    counted_stacks.EXPLANATION.of,
-    stack_lines,
-    stack_tables,
-    (FOLLOWED,),
-)
+STACKS = Instrument(counted_stacks.EXPLANATION, stack_lines, stack_tables, FOLLOWED)
 
 
 def _path_row(each: StackRow) -> Row:
@@ -213,13 +216,13 @@ MODELLED = (
     "Modelled, not measured: diagnostic runs of the judged guests, in which a QEMU plugin follows "
     "every access and every line of code through the caches and TLBs of one core of this machine, "
     "by the guest's own page tables. All numbers are virtual. They are never judged, and time in "
-    "the guest does not depend on them.",
+    "the guest does not depend on them. "
     "LLC misses are lines from memory that were waited for, lines prefetched those that a stream "
     "fetched ahead, in time. One core and its share of the last level; least recently used lines "
     "go first; what is written back, walks' own accesses and other CPUs are not modelled. "
-    "Without process identifiers (PCID) a change of address space drops the user's translations.",
+    "Without process identifiers (PCID) a change of address space drops the user's translations. "
     "The estimate adds a cycle for each instruction and the machine's latencies for each event, as "
-    "if nothing overlapped: it ranks, and is no time.",
+    "if nothing overlapped: it ranks, and is no time."
 )
 # Title of each event, and when its columns go where there is no room; what decides first.
 EVENTS = {
@@ -291,19 +294,17 @@ def memory_tables(_: View, comparison: Comparison, memory: MemoryComparison) -> 
     return [*blocks, *at_most(f"Modelled events by function, {where}", columns, rows)]
 
 
-MEMORY = Instrument(
-    modelled.EXPLANATION.title, modelled.EXPLANATION.of, memory_lines, memory_tables, MODELLED
-)
+MEMORY = Instrument(modelled.EXPLANATION, memory_lines, memory_tables, MODELLED)
 
 
 MOVED = (
     "Modelled, not measured: in diagnostic runs of a guest with several vCPUs a QEMU plugin "
     "follows every access to memory through a private cache of each. A line moves where one reads "
-    "what another wrote, or writes what another has. All numbers are virtual and are never judged.",
+    "what another wrote, or writes what another has. All numbers are virtual and are never judged. "
     "False sharing: until it loses the line again, who took it touches no byte that the other had "
-    "written (or, where readers lost it, read).",
+    "written (or, where readers lost it, read). "
     "vCPUs take turns, and how long these are decides who meets: “turns” marks rows that differ by "
-    "more than a quarter with turns of another length. Compare arms; they predict no machine.",
+    "more than a quarter with turns of another length. Compare arms; they predict no machine."
 )
 
 
@@ -344,9 +345,7 @@ def moved_tables(_: View, comparison: Comparison, lines: LinesComparison) -> lis
     return section
 
 
-LINES = Instrument(
-    moved_lines.EXPLANATION.title, moved_lines.EXPLANATION.of, moved_line, moved_tables, MOVED
-)
+LINES = Instrument(moved_lines.EXPLANATION, moved_line, moved_tables, MOVED)
 
 
 def _of_bytes(ends: tuple[int, int]) -> str:
@@ -379,10 +378,10 @@ ESTIMATED = (
     "Estimated range, not measured. One end is path length, counted on one CPU; the other is the "
     "lock that fills up first, held all the time, by what the measured runs counted. Between them "
     "CPUs queue for it. What hardware does is not known, so each assumption below goes from its "
-    "least to its most, alike on both arms. It is never judged.",
+    "least to its most, alike on both arms. It is never judged. "
     "One lock: others, lines that move outside of it, memory bandwidth and CPUs that share a core "
     "are in none of this, nor are misses where no diagnostic run has counted them: a change that "
-    "saves some under the lock may then be larger.",
+    "saves some under the lock may then be larger."
 )
 SHOWN_CPUS = (1, 2, 4, 8, 16, 32, 64)
 SOME_CPUS = 16
@@ -482,6 +481,111 @@ def assumptions(scaling: Scaling, machine: MachineSpec | None) -> list[tuple[str
     ]
 
 
-SCALING = Instrument(
-    estimated.EXPLANATION.title, estimated.EXPLANATION.of, scaling_lines, scaling_tables, ESTIMATED
+SCALING = Instrument(estimated.EXPLANATION, scaling_lines, scaling_tables, ESTIMATED)
+
+
+# Rows of the table, and phases whose tables are in a fold: fewer where nothing moved in any.
+MOST_ROWS, MOST_PHASES, MOST_UNMOVED = 30, 3, 2
+FILES = (
+    "Counted under emulation or modelled; counts explain a verdict and never make one. Folds have "
+    "the judged phases and what moved significantly or is 0.1 % of the whole; functions.csv, "
+    "stacks.csv and counts.csv beside this report have every row of every phase."
 )
+INSTRUMENTS = (
+    *(functions.FUNCTIONS, STACKS, KINDS, INTERRUPTIONS),
+    *(locks.LOCKS, locks.WAITING, SCALING, MEMORY, LINES),
+)
+At = tuple[str, str]
+
+
+def _name(at: At, places: Sequence[At]) -> str:
+    """The fewest words that tell a phase from the others."""
+    cases, phases = ({place[part] for place in places} for part in (0, 1))
+    short = at[1] if len(phases) == len(places) else at[0] if len(cases) == len(places) else ""
+    return short or " ".join(at)
+
+
+def blocks(view: View, comparison: Comparison) -> list[Block]:
+    """The section: of the judged phases, those with a verdict first; of all where none is."""
+    judged: dict[At, bool] = {}
+    for metric in comparison.primary:
+        at = metric.case, metric.phase
+        judged[at] = judged.get(at, False) or metric.judgement.verdict in CALLED
+    shown: list[tuple[Instrument, dict[At, list[Any]]]] = []
+    # An explanation that has no instrument of its own is a count with rows; a diff is neither.
+    own = {each.explanation.record for each in INSTRUMENTS} | {AnnotatedPhase}
+    others = (ranked(each) for each in explanations() if each.record not in own)
+    for instrument in (*INSTRUMENTS, *others):
+        of: dict[At, list[Any]] = {}
+        for record in instrument.explanation.of(comparison):
+            of.setdefault((record.case, record.phase), []).append(record)
+        # Where nothing is known of a judged phase, what is known of the others.
+        shown += [(instrument, {at: of[at] for at in of if at in judged} or of)] if of else []
+    counted_in = dict.fromkeys(at for _, of in shown for at in of)
+    places = sorted(counted_in, key=lambda at: not judged.get(at, False))
+    rows: list[Row] = []
+    for at in places:
+        lines = [
+            line
+            for instrument, of in shown
+            for record in of.get(at, ())
+            for line in instrument.lines(record)
+        ]
+        # The phase stands above its rows, where there are several, with what they are counted per.
+        usual = lines[0].of if lines and len(places) > 1 else ""
+        if len(places) > 1:
+            head = Cell(f"{_name(at, places)}:", small=usual)
+            rows.append(row(head, "", "", "", "", strong=True))
+        rows += [
+            row(
+                Cell(line.label, small=line.of.removeprefix(usual).removeprefix(", ")),
+                *(line.base, line.patched, Cell(line.change, tone="faint" * line.faint), line.says),
+            )
+            for line in lines
+        ]
+    if not any(of for _, of in shown):
+        return []
+    columns = (
+        Column("counted", left=True),
+        *(replace(arm, narrow=True) for arm in arms(comparison)),
+        *(Column("change"), Column("what it says", left=True, wide=True)),
+    )
+    first = [each for each in comparison.headlines if (each.case, each.phase) == places[0]]
+
+    def drawn(pair: Comparison) -> list[Chart]:
+        """What is seen unfolded: the functions of the first phase."""
+        return [chart for each in first for chart in charts.waterfall(pair, each)]
+
+    more = f" {len(rows) - MOST_ROWS} more rows are of other phases." * (len(rows) > MOST_ROWS)
+    return titled(
+        "Why",
+        "why",
+        [
+            Table("What each instrument counted", columns, tuple(rows[:MOST_ROWS])),
+            *gallery(view.charts(comparison, drawn)),
+            *(_fold(view, comparison, *each, places) for each in shown),
+            Paragraph(f"{PARENTHESES} {FILES}{more}", "note"),
+        ],
+    )
+
+
+def _fold(
+    view: View,
+    comparison: Comparison,
+    instrument: Instrument,
+    of: dict[At, list[Any]],
+    places: Sequence[At],
+) -> Fold:
+    """An instrument's tables, phase by phase, and how to read them."""
+    inner: list[Block] = []
+    moved = [
+        at for at in of if any(not line.faint for each in of[at] for line in instrument.lines(each))
+    ]
+    most = MOST_PHASES if moved else MOST_UNMOVED
+    here = [at for at in places if at in (moved or of)][:most]
+    for at in here:
+        inner += [Heading(f"{at[0]}, phase {at[1]}", 3)] if here[1:] else []
+        for record in of[at]:
+            inner += instrument.tables(view, comparison, record)
+    how = [Paragraph(instrument.how, "note")] if instrument.how else []
+    return Fold(instrument.explanation.title, (*inner, *how))

@@ -10,6 +10,7 @@ from analysis.counts import Paired
 from analysis.explain.annotated import EXPLANATION as ANNOTATED
 from analysis.explain.annotated import AnnotatedHunk, AnnotatedLine, AnnotatedPhase
 from analysis.explain.functions import (
+    HEADLINES,
     MOST_CHANGED,
     TOLERANCE,
     Attribution,
@@ -296,9 +297,7 @@ def _parts(comparison: Comparison, attribution: Attribution) -> list[Block]:
     return at_most(f"Instructions by part of the kernel, {where}", heads, parts)
 
 
-FUNCTIONS = Instrument(
-    "Functions", lambda comparison: comparison.headlines, lines, tables, (CHANGED, EXPLAINS)
-)
+FUNCTIONS = Instrument(HEADLINES, lines, tables, f"{CHANGED} {EXPLAINS}")
 
 
 # The diff has a margin: how often each line ran, on base to the left and on patched to the right.

@@ -33,15 +33,15 @@ from text import counted, plural
 COUNTED = (
     "Counted by a QEMU plugin in the measured runs, which it does not perturb: instructions "
     "of the CPU that holds the lock, from taking it to letting go, interrupts "
-    "included. They explain a verdict and never make one.",
+    "included. They explain a verdict and never make one. "
     "A lock has the name of its variable, of who alone takes it, or of its member; “taken in” "
     "names the function that takes an unknown one most. Locks in bits of other words (page lock, "
-    "RCU, reference counts with a lock) are not counted.",
+    "RCU, reference counts with a lock) are not counted. "
     "“Saturates at” is all instructions over those with the lock held: the number of CPUs that "
     "keep the instance that is held longest held all the time, if they share nothing else. It is "
-    "an estimate: nothing here has a cache, or lines that move between CPUs.",
+    "an estimate: nothing here has a cache, or lines that move between CPUs. "
     "A lock that is slept for is held while its holder sleeps and others run. Those that were "
-    "found held are counted as waits, and not followed further.",
+    "found held are counted as waits, and not followed further."
 )
 WAITED = (
     "Waiting is in virtual ns of all CPUs, under the turns that vCPUs take here, and divided among "
@@ -246,7 +246,5 @@ def _callers(comparison: Comparison, locks: LockComparison) -> list[Block]:
     return at_most(f"Waits by caller, {label}", heads, rows)
 
 
-LOCKS = Instrument("Locks", MEASURED.of, lines, tables, COUNTED)
-WAITING = Instrument(
-    "Waits for locks, diagnostic runs", WAITS.of, wait_lines, wait_tables, (DIAGNOSTIC,)
-)
+LOCKS = Instrument(MEASURED, lines, tables, COUNTED)
+WAITING = Instrument(WAITS, wait_lines, wait_tables, DIAGNOSTIC)

@@ -11,7 +11,7 @@ from analysis.verdict import CALLED
 from experiment.spec import of_case
 from reports import charts, sentences, wording
 from reports import sections as shapes
-from reports.charts.canvas import Chart
+from reports.charts import Chart
 from reports.document import (
     Block,
     Cell,

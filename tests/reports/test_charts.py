@@ -13,7 +13,7 @@ from analysis.model import Comparison
 from analysis.verdict import Change
 from experiment.spec import Thresholds
 from reports import charts
-from reports.charts import ChangeGroup, ChangeLine, canvas
+from reports.charts import ChangeGroup, ChangeLine
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
 from tests.analysis.measured import compare, measured, render
@@ -161,8 +161,8 @@ def test_of_hardly_anything_what_there_is_is_drawn(seeds: tuple[int, ...]) -> No
 
 
 def test_identifiers_are_safe() -> None:
-    assert canvas.identifier('a"><x', "4K") == "a-x-4k"
-    assert canvas.identifier("∞") == "chart"
+    assert charts.identifier('a"><x', "4K") == "a-x-4k"
+    assert charts.identifier("∞") == "chart"
 
 
 def test_seeds_are_shown_of_what_is_judged() -> None:
@@ -177,7 +177,7 @@ def test_seeds_are_shown_of_what_is_judged() -> None:
 
 def test_a_renamed_chart_keeps_its_references(normal: Comparison) -> None:
     (chart, *_) = charts.samples(normal)
-    other = canvas.within(chart, "pair2")
+    other = charts.within(chart, "pair2")
     assert set(re.findall(r'\bid="([^"]+)"', other.svg)).isdisjoint(
         re.findall(r'\bid="([^"]+)"', chart.svg)
     )

@@ -215,7 +215,7 @@ class CountCase:
 EVERY = {
     each.explanation.name: each
     for each in (
-        CountCase(kinds.EXPLANATION, sections.KINDS.instrument, "none of 6 changed"),
+        CountCase(kinds.EXPLANATION, sections.KINDS, "none of 6 changed"),
         CountCase(kinds.INTERRUPTED, sections.INTERRUPTIONS, "none of 2 changed"),
         CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 changed"),
         CountCase(stacks.EXPLANATION, sections.STACKS, "no path changed"),
@@ -349,7 +349,7 @@ def test_kinds_are_per_the_first_unit_without_what_idles(comparison: Comparison)
     assert 1 <= counted.listed < len(counted.rows)
     assert row(counted.rows, name="filemap_range_has_entry").only_in == "base"
     assert row(counted.rows, name="xas_get_order").only_in == "patched"
-    (line,) = sections.KINDS.instrument.lines(counted)
+    (line,) = sections.KINDS.lines(counted)
     assert (line.label, line.change) == ("atomics", "-100.00 %")
 
 
