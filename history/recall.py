@@ -22,11 +22,9 @@ from pydantic import Field
 
 from analysis.comparison import unfinished
 from analysis.counts import Paired
-from analysis.explain.lines import BY_TURNS, RARE
-from analysis.explain.lines import EXPLANATION as LINES
 from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.explain.locks import MeasuredLocks
-from analysis.explain.memory import EXPLANATION as MEMORY
+from analysis.explain.modelled import BY_TURNS, LINES, MEMORY, RARE
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
 from analysis.native import Judged

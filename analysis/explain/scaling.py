@@ -20,10 +20,9 @@ import numpy.typing as npt
 from analysis import counts
 from analysis.counts import FAVOURITE_UNIT, CountedPhase, Floats, Paired, Recorded
 from analysis.explain import Explanation
-from analysis.explain.lines import lines_held
 from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.explain.locks import MeasuredLocks, names_in
-from analysis.explain.memory import weights
+from analysis.explain.modelled import lines_held, weights
 from experiment.machine import MachineSpec, ManyCpus
 from results.profile import IDLE_PROGRAM, MemoryUse, PhaseProfile
 from results.record import Record

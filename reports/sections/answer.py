@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from analysis.explain.lines import EXPLANATION as MOVED
 from analysis.explain.locks import EXPLANATION as LOCKS
-from analysis.explain.memory import EXPLANATION as MEMORY
+from analysis.explain.modelled import LINES, MEMORY
 from analysis.many import ArmCell, MetricRow, SessionComparison
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, PENDING, Verdict
@@ -142,7 +141,7 @@ def of_pair(view: View, comparison: Comparison) -> list[Block]:
             result = replace(result, lines=new)
         rows.append(result)
     # Of many pairs the rest is said once, below.
-    own = LINES if view.session.is_pair else (_why, beside)
+    own = FACTS if view.session.is_pair else (_why, beside)
     lines = (each for line in own for each in line(view, comparison))
     return [Verdicts(tuple(rows), heads), *facts(lines)]
 
@@ -187,7 +186,7 @@ def _why(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
 def _modelled(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
     """What a modelled machine would miss, and which lines would move between its CPUs."""
     texts = [*map(counts.memory_brief, MEMORY.of(comparison)[:1])]
-    texts += map(counts.lines_brief, MOVED.of(comparison)[:1])
+    texts += map(counts.lines_brief, LINES.of(comparison)[:1])
     if text := "; ".join(filter(None, texts)):
         yield "Modelled", text
 
@@ -291,7 +290,7 @@ def _timed(view: View, _: Comparison) -> Iterator[tuple[str, Words]]:
 
 
 # Below the results, in the order of reading.
-LINES: tuple[Line, ...] = (_why, _modelled, _timed, _ran, earlier, _checked, beside, _published)
+FACTS: tuple[Line, ...] = (_why, _modelled, _timed, _ran, earlier, _checked, beside, _published)
 
 
 def every(view: View) -> list[Block]:

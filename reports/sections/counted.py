@@ -13,16 +13,19 @@ from types import MappingProxyType
 from typing import Any
 
 from analysis.counts import Paired
-from analysis.explain import Explanation, explanations
+from analysis.explain import Explanation, explanations, modelled
 from analysis.explain import kinds as counted_kinds
-from analysis.explain import lines as moved_lines
-from analysis.explain import memory as modelled
 from analysis.explain import scaling as estimated
 from analysis.explain import stacks as counted_stacks
 from analysis.explain.annotated import AnnotatedPhase
 from analysis.explain.kinds import InterruptionComparison
-from analysis.explain.lines import LinesComparison, MovedLines
-from analysis.explain.memory import MemoryComparison, Missed, weights
+from analysis.explain.modelled import (
+    LinesComparison,
+    MemoryComparison,
+    Missed,
+    MovedLines,
+    weights,
+)
 from analysis.explain.scaling import Range, Scaling, ScalingPoint, speeds_of
 from analysis.explain.stacks import StackComparison, StackRow
 from analysis.model import Comparison
@@ -294,7 +297,7 @@ def memory_tables(_: View, comparison: Comparison, memory: MemoryComparison) -> 
     return [*blocks, *at_most(f"Modelled events by function, {where}", columns, rows)]
 
 
-MEMORY = Instrument(modelled.EXPLANATION, memory_lines, memory_tables, MODELLED)
+MEMORY = Instrument(modelled.MEMORY, memory_lines, memory_tables, MODELLED)
 
 
 MOVED = (
@@ -345,7 +348,7 @@ def moved_tables(_: View, comparison: Comparison, lines: LinesComparison) -> lis
     return section
 
 
-LINES = Instrument(moved_lines.EXPLANATION, moved_line, moved_tables, MOVED)
+LINES = Instrument(modelled.LINES, moved_line, moved_tables, MOVED)
 
 
 def _of_bytes(ends: tuple[int, int]) -> str:

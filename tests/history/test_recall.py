@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 
 from analysis.counts import Paired, pair
-from analysis.explain.lines import LinesComparison, MovedLines, MovedSum
 from analysis.explain.locks import MeasuredLock, MeasuredLocks, TakenIn
-from analysis.explain.memory import MemoryComparison, Missed
+from analysis.explain.modelled import (
+    LinesComparison,
+    MemoryComparison,
+    Missed,
+    MovedLines,
+    MovedSum,
+)
 from analysis.many import compare_session
 from analysis.native import judge as judge_native
 from errors import SpecError, UsageError

@@ -10,7 +10,7 @@ from analysis.explain.kinds import EXPLANATION as KINDS
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
 from analysis.explain.locks import WAITS as LOCKS
 from analysis.explain.locks import LockComparison
-from analysis.explain.memory import EXPLANATION as MEMORY
+from analysis.explain.modelled import MEMORY
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.stacks import EXPLANATION as STACKS
 from analysis.model import Comparison

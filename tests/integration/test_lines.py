@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.explain.lines import EXPLANATION as LINES
-from analysis.explain.lines import LinesComparison, MovedLines
+from analysis.explain.modelled import LINES, LinesComparison, MovedLines
 from analysis.explain.scaling import EXPLANATION as SCALING
 from reports.forms import read_comparison
 from tests.integration.conftest import EndedSession, measured

@@ -18,9 +18,8 @@ from analysis.explain import (
     by_name,
     explanations,
     kinds,
-    lines,
     locks,
-    memory,
+    modelled,
     stacks,
 )
 from analysis.explain.scaling import EXPLANATION as SCALING
@@ -217,9 +216,9 @@ EVERY = {
     for each in (
         CountCase(kinds.EXPLANATION, sections.KINDS, "none of 6 changed"),
         CountCase(kinds.INTERRUPTED, sections.INTERRUPTIONS, "none of 2 changed"),
-        CountCase(memory.EXPLANATION, sections.MEMORY, "none of 5 changed"),
+        CountCase(modelled.MEMORY, sections.MEMORY, "none of 5 changed"),
         CountCase(stacks.EXPLANATION, sections.STACKS, "no path changed"),
-        CountCase(lines.EXPLANATION, sections.LINES, "", "objects"),
+        CountCase(modelled.LINES, sections.LINES, "", "objects"),
         CountCase(locks.EXPLANATION, of_locks.LOCKS, "none of "),
     )
 }
@@ -393,7 +392,7 @@ def test_a_phase_without_interruptions_has_no_line(
 
 
 def test_misses_are_per_unit_in_the_order_of_what_they_moved(comparison: Comparison) -> None:
-    misses = first(memory.EXPLANATION, comparison)
+    misses = first(modelled.MEMORY, comparison)
     llc = misses.total.llc
     assert (llc.base, llc.patched, llc.n) == pytest.approx((2.17, 2.05, 2))
     assert llc.difference_range == pytest.approx((-0.14, -0.10))
@@ -406,7 +405,7 @@ def test_misses_are_per_unit_in_the_order_of_what_they_moved(comparison: Compari
     assert (load.file, misses.rows[1].user, zap.walks.base) == ("lib/xarray.c", True, 0.4)
     assert (misses.others, misses.other_count) == (None, 0)
     # Found in L2, in the last level and in memory: the ways add up.
-    weights, cycles = memory.weights(counts.MACHINE), counts.MACHINE.cycles
+    weights, cycles = modelled.weights(counts.MACHINE), counts.MACHINE.cycles
     assert sum(weights[name] for name in ("l1d", "l2", "llc")) == cycles.memory
     assert zap.cycles.base == pytest.approx(0.4 * cycles.walk)
     assert misses.cycles.base == pytest.approx(misses.instructions.base + misses.total.cycles.base)
@@ -421,7 +420,7 @@ def test_many_functions_are_summed_behind_those_that_are_listed(manifest: Manife
     kernel = tuple(FunctionMisses(name=f"f{n}", file="", llc=n + 1) for n in range(100))
     many: dict[str, object] = {"memory": MemoryUse(kernel=kernel, user={})}
     runs = counts.of_twin(manifest, "memory", {"base": [many] * 2, "patched": [many] * 2})
-    (result,) = memory.compare_memory(Recorded(manifest, *runs))
+    (result,) = modelled.compare_memory(Recorded(manifest, *runs))
     assert (len(result.rows), result.other_count) == (60, 40)
     listed = sum(each.llc.base for each in result.rows)
     assert listed + there(result.others).llc.base == pytest.approx(result.total.llc.base)
@@ -463,7 +462,7 @@ def test_paths_that_changed_are_listed_and_the_focus_has_most_of_it(comparison: 
 
 
 def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -> None:
-    moved = first(lines.EXPLANATION, comparison)
+    moved = first(modelled.LINES, comparison)
     assert (moved.unit_title, moved.vcpus) == ("folio added", 4)
     total = moved.total
     assert (total.all_lines.base, total.all_lines.patched) == pytest.approx((1.01, 0.61))
@@ -487,7 +486,7 @@ def test_lines_are_per_unit_by_object_and_by_functions(comparison: Comparison) -
 
 
 def test_what_the_turns_make_is_marked(comparison: Comparison, manifest: Manifest) -> None:
-    moved = first(lines.EXPLANATION, comparison)
+    moved = first(modelled.LINES, comparison)
     assert (moved.metronome_ns, moved.other_ns) == (10_000, 20_000)
     marks = {each.object: each.by_turns for each in moved.objects}
     assert marks == {"limit": False, "other kernel memory": True, "pcpu_hot (of each CPU)": True}
@@ -495,7 +494,7 @@ def test_what_the_turns_make_is_marked(comparison: Comparison, manifest: Manifes
     assert sections.LINES.lines(moved)[0].says == "depends on the turns"
     alone = but(manifest, twins=manifest.twins[:2])
     both = {"base": [moves(LOCK)] * 2, "patched": [moves(LOCK)] * 2}
-    (only,) = lines.compare_lines(Recorded(alone, *of_twins(alone, {SHORT: both})))
+    (only,) = modelled.compare_lines(Recorded(alone, *of_twins(alone, {SHORT: both})))
     assert (only.other_ns, only.other, only.by_turns) == (0, None, False)
     assert not any(each.by_turns for each in only.objects)
     assert sections.LINES.lines(only)[0].says == "no false sharing"
@@ -505,15 +504,15 @@ def test_a_line_that_moves_often_is_listed_though_it_depends_on_the_turns(
     manifest: Manifest,
 ) -> None:
     rare = tuple(
-        move(f"rare.{n}", "schedule", "wake_up", 1 + n % 3) for n in range(2 * lines.MOST_PAIRS)
+        move(f"rare.{n}", "schedule", "wake_up", 1 + n % 3) for n in range(2 * modelled.MOST_PAIRS)
     )
     doubled = move("limit", "filemap_fault", "__filemap_add_folio", 800, 0, 390)
     twins = {
         name: {"base": [moves(counter, *rare)] * 2, "patched": [moves(counter, *rare[1:])] * 2}
         for name, counter in ((SHORT, COUNTER), (LONG, doubled))
     }
-    (moved,) = lines.compare_lines(Recorded(manifest, *of_twins(manifest, twins)))
-    assert (len(moved.objects), len(moved.pairs)) == (lines.MOST_OBJECTS, lines.MOST_PAIRS)
+    (moved,) = modelled.compare_lines(Recorded(manifest, *of_twins(manifest, twins)))
+    assert (len(moved.objects), len(moved.pairs)) == (modelled.MOST_OBJECTS, modelled.MOST_PAIRS)
     assert row(moved.objects, object="limit").by_turns
     assert moved.objects[-1].object == moved.pairs[-1].object == "limit"
 

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.counts import Recorded
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
-from analysis.explain.memory import weights
+from analysis.explain.modelled import weights
 from analysis.explain.scaling import EXPLANATION as SCALING
 from analysis.explain.scaling import (
     FARTHEST,
