@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,12 +231,13 @@ def locked(cache: Path, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def hold(kernel: Kernel) -> Iterator[Kernel]:
-    """Keep a kernel from being cleaned away while it is in use; any number may hold it."""
-    cache = kernel.folder.parent.parent
-    with lock_path(cache, f"kernel-{kernel.identity.key}").open("ab") as handle:
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        yield kernel
+def hold(*kernels: Kernel) -> Iterator[None]:
+    """Keep kernels from being cleaned away while they are in use; any number may hold one."""
+    with ExitStack() as held:
+        for kernel in kernels:
+            path = lock_path(kernel.folder.parent.parent, f"kernel-{kernel.identity.key}")
+            fcntl.flock(held.enter_context(path.open("ab")), fcntl.LOCK_SH)
+        yield
 
 
 def clean(cache: Path, max_gib: float) -> Cleaned:

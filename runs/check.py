@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from experiment.plan import Plan
@@ -65,10 +64,9 @@ def run_gate(
         checks = {entry.run_id: entry for entry in able}
         judge = _Judge(session, store, reporter, checks, guests)
         place = Place(options.cache, store.raw, reporter, slots)
-        with ExitStack() as held, reporter.runs(len(todo), len(todo) - len(able), slots):
-            for flavour in dict.fromkeys(entry.flavour for entry in todo):
-                for kernel in session.kernels[flavour].values():
-                    held.enter_context(hold(kernel))
+        flavours = {entry.flavour for entry in todo}
+        booted = (kernel for each in flavours for kernel in session.kernels[each].values())
+        with hold(*booted), reporter.runs(len(todo), len(todo) - len(able), slots):
             boots = [
                 Boot(
                     entry.run_id,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -339,9 +338,8 @@ def measure(session: Prepared, options: Options, store: SessionStore, reporter: 
     done = planned - {run.run_id for run in todo}
     executor = options.executor
     slots = executor.slots(session.resolved.measured.guest.memory_mib, options.guests_at_once)
-    with ExitStack() as held, reporter.runs(len(session.plan.runs), len(done), slots):
-        for kernel in session.measured.values():
-            held.enter_context(hold(kernel))
+    held = hold(*session.measured.values())
+    with held, reporter.runs(len(session.plan.runs), len(done), slots):
         began = time.monotonic()
         batches = [
             [

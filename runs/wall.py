@@ -8,7 +8,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,12 +102,10 @@ def measure_wall(
     before = max((record.at_s or 0.0 for record in recorded), default=0.0)
     with (
         workspace(options.cache, session.resolved.measured.guest.memory_mib * MIB) as scratch,
-        ExitStack() as held,
+        hold(*session.measured.values()),
         lab_kept_off(next(iter(session.wall.placements.values())) if session.wall else None),
         reporter.runs(total, ready, 1),
     ):
-        for kernel in session.measured.values():
-            held.enter_context(hold(kernel))
         stage = WallStage(session, store, reporter, scratch, time.monotonic() - before)
         for runs in todo:
             made, may_stop = runs[0].block, session.experiment.wall.early_looks
