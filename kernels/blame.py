@@ -162,14 +162,6 @@ class Goal:
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Culprit:
-    """The ``number`` of a patch, from 1, or 0 for the source itself, and what was built for it."""
-
-    number: int
-    goal: Goal
-
-
 def source_of(tree: WorkTree, target: str) -> str:
     """The file in the tree that an object, as ``mm/filemap.o``, is made of; empty if none is."""
     stem = target.rpartition(".")[0]
@@ -184,9 +176,10 @@ def culprit(
     *,
     source_builds: bool,
     boxed: bool = False,
-) -> Culprit:
+) -> tuple[int, Goal]:
     """Find the patch with which the last of ``goals`` stops building, by the first that shows it.
 
+    Returns its number, from 1, or 0 for the source itself, and the goal that was built for it.
     All of ``patches`` are applied, and the last goal is known to fail; ``make`` runs one command
     and says whether it ended well.  ``source_builds``: the last goal is known to be made without
     any patch.  The tree is left with some of the patches.  The caller holds its lock.
@@ -213,9 +206,8 @@ def culprit(
         if not builds(goal, len(patches)):
             number = first_failing(len(patches), partial(builds, goal))
             if number:
-                return Culprit(number, goal)
-    number = first_failing(len(patches), partial(builds, goals[-1]))
-    return Culprit(number, goals[-1])
+                return number, goal
+    return first_failing(len(patches), partial(builds, goals[-1])), goals[-1]
 
 
 def first_failing(count: int, builds: Callable[[int], bool]) -> int:

@@ -21,6 +21,8 @@ MEMBER = struct.Struct("<III")
 ARRAY = struct.Struct("<III")
 INT, POINTER, ARRAY_OF, STRUCT, UNION, ENUM = 1, 2, 3, 4, 5, 6
 TYPEDEF, VOLATILE, CONST, RESTRICT, FLOAT, TYPE_TAG, ENUM64 = 8, 9, 10, 11, 16, 18, 19
+# Of these a type is said, and not a size.
+REFERS = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, POINTER, ARRAY_OF)
 # What a type of a kind has behind it: bytes, and bytes for each of its members.
 BEHIND = {
     INT: (4, 0),
@@ -69,26 +71,26 @@ class Types:
 
     def __init__(self, files: Iterable[bytes]) -> None:
         """Read them; ValueError: no BTF, cut short, or references out of its bounds."""
-        self._files = [_parse(data) for data in files]
-        self._named: dict[str, tuple[int, int]] = {}
+        # Those of all files by their number: a file's begin behind those before it.
+        self._types: list[_Type] = []
+        for data in files:
+            self._types += _parse(data, len(self._types))
+        self._named: dict[str, int] = {}
         # Thousands of locks are in as many objects, at few places of few structures.
         self._known: dict[tuple[str, int], str] = {}
-        for file, types in enumerate(self._files):
-            for number, each in enumerate(types):
-                if each.kind == STRUCT and each.name:
-                    self._named.setdefault(each.name, (file, number))
+        for number, each in enumerate(self._types):
+            if each.kind == STRUCT and each.name:
+                self._named.setdefault(each.name, number)
 
     def size(self, name: str) -> int | None:
         """Bytes of a structure; None where there is none of this name."""
-        where = self._named.get(name)
-        return None if where is None else self._files[where[0]][where[1]].size_or_type
+        return self._types[self._named[name]].size_or_type if name in self._named else None
 
     def offset(self, name: str, member: str) -> int | None:
         """Where a member begins in a structure, also one of an unnamed part of it."""
-        where = self._named.get(name)
-        if where is None:
+        if name not in self._named:
             return None
-        return next((at for path, at in self._flat(*where) if path == member), None)
+        return next((at for path, at in self._flat(self._named[name]) if path == member), None)
 
     def member_at(self, name: str, offset: int) -> str:
         """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``; or nothing."""
@@ -97,16 +99,15 @@ class Types:
         return self._known[name, offset]
 
     def _member_at(self, name: str, offset: int) -> str:
-        where = self._named.get(name)
-        if where is None:
+        number = self._named.get(name)
+        if number is None:
             return ""
-        file, number = where
         path: list[str] = []
         for _ in range(DEEPEST):
-            number = self._plain(file, number)
-            each = self._files[file][number]
+            number = self._plain(number)
+            each = self._types[number]
             if each.kind == ARRAY_OF:
-                size = self._size(file, each.size_or_type)
+                size = self._size(each.size_or_type)
                 if not size:
                     break
                 offset, number = offset % size, each.size_or_type
@@ -114,18 +115,18 @@ class Types:
             if each.kind not in (STRUCT, UNION):
                 break
             inner = next(
-                (m for m in self._members(file, number) if m.offset <= offset < m.offset + m.size),
+                (m for m in self._members(number) if m.offset <= offset < m.offset + m.size),
                 None,
             )
             if inner is None:
                 break
             path += [inner.name] if inner.name else []
             offset, number = offset - inner.offset, inner.type
-            if self._files[file][number].name in WHOLE:
+            if self._types[number].name in WHOLE:
                 break
         return ".".join(path)
 
-    def _flat(self, file: int, number: int) -> Iterator[tuple[str, int]]:
+    def _flat(self, number: int) -> Iterator[tuple[str, int]]:
         """Every named member with its offset, those of unnamed parts among them."""
         parts = [(number, 0)]
         # As many as no kernel's structure has: a damaged file's may be its own part.
@@ -133,30 +134,29 @@ class Types:
             if not parts:
                 return
             number, at = parts.pop(0)
-            for member in self._members(file, number):
+            for member in self._members(number):
                 if member.name:
                     yield member.name, at + member.offset
                 else:
-                    parts.append((self._plain(file, member.type), at + member.offset))
+                    parts.append((self._plain(member.type), at + member.offset))
             del parts[MOST_PARTS:]
 
-    def _members(self, file: int, number: int) -> Iterator[_Member]:
-        for name, bits, of in self._files[file][number].members:
-            yield _Member(name, bits // 8, self._size(file, of), of)
+    def _members(self, number: int) -> Iterator[_Member]:
+        for name, bits, of in self._types[number].members:
+            yield _Member(name, bits // 8, self._size(of), of)
 
-    def _plain(self, file: int, number: int) -> int:
+    def _plain(self, number: int) -> int:
         """A type without what does not change its layout."""
-        types = self._files[file]
         for _ in range(DEEPEST):
-            if types[number].kind not in (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG):
+            if self._types[number].kind not in (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG):
                 break
-            number = types[number].size_or_type
+            number = self._types[number].size_or_type
         return number
 
-    def _size(self, file: int, number: int, depth: int = 0) -> int:
-        each = self._files[file][self._plain(file, number)]
+    def _size(self, number: int, depth: int = 0) -> int:
+        each = self._types[self._plain(number)]
         if each.kind == ARRAY_OF and depth < DEEPEST:
-            return each.elements * self._size(file, each.size_or_type, depth + 1)
+            return each.elements * self._size(each.size_or_type, depth + 1)
         if each.kind in (INT, STRUCT, UNION, ENUM, ENUM64, FLOAT):
             return each.size_or_type
         return POINTER_BYTES if each.kind == POINTER else 0
@@ -177,7 +177,8 @@ def load(paths: tuple[Path, ...]) -> Types:
         ) from None
 
 
-def _parse(data: bytes) -> list[_Type]:
+def _parse(data: bytes, base: int) -> list[_Type]:
+    """The types of a file, which count from ``base``."""
     try:
         magic, version, _, length, types_at, types_bytes, names_at, names_bytes = (
             HEADER.unpack_from(data)
@@ -204,20 +205,20 @@ def _parse(data: bytes) -> list[_Type]:
                 for number in range(count):
                     label, of, bits = MEMBER.unpack_from(data, at + number * MEMBER.size)
                     # With bit fields in it, the upper byte is how many bits one has.
-                    members.append((name(label), bits & 0xFFFFFF if with_bits else bits, of))
+                    members.append((name(label), bits & 0xFFFFFF if with_bits else bits, of + base))
             elif kind == ARRAY_OF:
                 size_or_type, _, elements = ARRAY.unpack_from(data, at)
             fixed, each = BEHIND.get(kind, (0, 0))
             at += fixed + each * count
+            if kind in REFERS:
+                size_or_type += base
             types.append(_Type(name(name_at), kind, size_or_type, tuple(members), elements))
     except struct.error as error:
         raise ValueError(f"cut short after {len(data)} bytes: {error}") from None
-    refers = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, POINTER, ARRAY_OF)
     for each_type in types:
-        to = [of for _, _, of in each_type.members] + (
-            [each_type.size_or_type] if each_type.kind in refers else []
-        )
-        if any(number >= len(types) for number in to):
+        to = [of for _, _, of in each_type.members]
+        to += [each_type.size_or_type] * (each_type.kind in REFERS)
+        if any(number >= base + len(types) for number in to):
             raise ValueError(f"{each_type.name or 'a type'} is of a type that is not there")
     return types
 

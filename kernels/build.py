@@ -8,7 +8,6 @@ import itertools
 import logging
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +51,7 @@ from kernels.make import (
     wait_until_idle,
 )
 from kernels.make import identify as identify_toolchain
-from kernels.series import Patch, apply, read_patch
+from kernels.series import Patch, read_patch
 from kernels.source import Source, release_of
 from kernels.source import identify as identify_source
 from kernels.worktree import (
@@ -60,7 +59,6 @@ from kernels.worktree import (
     WorkTree,
     copy_objects,
     folders_of,
-    lay_out,
     prepare,
     switch,
 )
@@ -342,12 +340,8 @@ def require_applies(request: KernelRequest) -> None:
     if unpacked or store.load(plan.cache, plan.key):
         return
     with store.locked(plan.cache, f"tree-{plan.source.key}"):
-        prepare(plan.source, plan.tree.folder)
-        names = [name for patch in plan.patches for name in patch.files]
-        with tempfile.TemporaryDirectory(prefix="twinboot-tried-") as folder:
-            where = {"checkout": request.checkout, "cache": plan.cache}
-            lay_out(plan.spec.source, names, Path(folder), **where)
-            apply(plan.patches, Path(folder), boxed=request.boxed)
+        # Nothing is built in it yet: the files of the series may be anew for the base's build.
+        switch(prepare(plan.source, plan.tree.folder), plan.patches, boxed=request.boxed)
 
 
 def _contained(plan: _Plan, work: Callable[[_Site], Made], *, boxed: bool) -> Made:
@@ -672,7 +666,7 @@ class _Site:
         if source := source_of(self.tree, target):
             *configuring, whole = makes
             goals.insert(0, Goal(target, (*configuring, [*whole[:-1], target]), source))
-        guilty = culprit(
+        number, goal = culprit(
             self.tree,
             plan.patches,
             goals,
@@ -680,14 +674,13 @@ class _Site:
             source_builds=not trouble and plan.without_patches_built(),
             boxed=self.box is not None,
         )
-        if not guilty.number:
+        if not number:
             return self.nobodys_fault(trouble, trial_log)
         trial_log.unlink(missing_ok=True)
-        number = guilty.number - 1
-        before = f"with the {number} before it" if number else "without the series"
+        before = f"with the {number - 1} before it" if number > 1 else "without the series"
         listed = "; ".join(map(str, errors))
-        what = f"does not build: {listed} ({guilty.goal.title} builds {before})"
-        return plan.patches[number].error(what, f"see {self.log}")
+        what = f"does not build: {listed} ({goal.title} builds {before})"
+        return plan.patches[number - 1].error(what, f"see {self.log}")
 
     def begin_trial(self, text: str) -> None:
         """Lay out anew where a box ran and may have left anything, from this .config if given."""
@@ -722,12 +715,12 @@ class _Site:
 
         goals = [Goal("the configuration", (self.argv("olddefconfig"),))]
         boxed = self.box is not None
-        guilty = culprit(
+        number, _ = culprit(
             self.tree, plan.patches, goals, keeps_options, source_builds=True, boxed=boxed
         )
         # A line an option, with what needs it at its end.
         what = "\n".join(clean(line, 400) for line in lost.what.splitlines())
-        return plan.patches[guilty.number - 1].error(what, lost.next_step)
+        return plan.patches[number - 1].error(what, lost.next_step)
 
     def keep(self, configured: Configured, failed_modules: str) -> Kernel:
         """Take what was built into the cache."""

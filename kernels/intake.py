@@ -429,18 +429,22 @@ def _write(parts: Sequence[tuple[_Series, SeriesRecord]], cache: Path, *, revert
             described.append(patch.model_copy(update={"name": numbered, "sha256": digest}))
         records.append(record.model_copy(update={"patches": tuple(described)}))
     key = key_of(patches)
-    top = cache / "series"
-    top.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=top))
-    for name, content in patches:
-        (beside / name).write_bytes(content)
-    (beside / RECORDS).write_bytes(STACK.dump_json(tuple(records), indent=1))
-    try:
-        beside.rename(top / key)
-    except OSError:  # there already, with the same patches; the record may be of other mails
-        (beside / RECORDS).replace(top / key / RECORDS)
-        shutil.rmtree(beside)
+    _keep(patches, STACK.dump_json(tuple(records), indent=1), kept_folder(cache, key))
     return key
+
+
+def _keep(patches: Sequence[tuple[str, bytes]], records: bytes, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    try:
+        for name, content in (*patches, (RECORDS, records)):
+            (beside / name).write_bytes(content)
+        try:
+            beside.rename(place)
+        except OSError:  # there already, with the same patches; the record may be of other mails
+            (beside / RECORDS).replace(place / RECORDS)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def copy_out(series: Taken, into: Path, *, cache: Path) -> None:
@@ -473,16 +477,5 @@ def adopt(spec: SeriesSpec, folder: Path, *, cache: Path) -> SeriesSpec:
         what = f"holds another series than that of key {spec.kept}"
         step = "name the series again, in a new session"
         raise SeriesError(what, where=clean(str(folder)), next_step=step)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
-    try:
-        for name, content in (*files, (RECORDS, door.read(folder, RECORDS))):
-            door.write(beside, name, content)
-        beside.rename(place)
-    except OSError:
-        # Another lab process was first, with the same patches.
-        if not place.is_dir():
-            raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    _keep(files, door.read(folder, RECORDS), place)
     return spec
