@@ -247,7 +247,15 @@ def clean(cache: Path, max_gib: float) -> Cleaned:
     the least recently used kernels, object folders, trees, and series that were taken in
     (each oldest first); the compiler cache is trimmed to what is left.
     """
-    _sweep(cache)
+    # What killed processes left: half-filled kernels, half-removed folders.
+    for path in kernels_folder(cache).glob(".new-*"):
+        with suppress(Timeout), FileLock(lock_path(cache, f"kernel-{path.name[5:]}"), timeout=0):
+            folders.remove(path)
+    for path in cache.glob(".doomed-*"):
+        folders.remove(path)
+    with suppress(Timeout), FileLock(lock_path(cache, PACKAGES_LOCK), timeout=0):
+        for path in cache.glob("packages/.*"):
+            folders.remove(path)
     bound = int(max_gib * 2**30)
     sizes = {path: folder_size(path) for path in _pieces(cache)}
     ccache = ccache_folder(cache)
@@ -327,18 +335,6 @@ def _remove(cache: Path, path: Path, lock: str) -> bool:
     except OSError as error:
         log.warning("%s stays: %s", path.relative_to(cache), error)
     return False
-
-
-def _sweep(cache: Path) -> None:
-    """Remove what killed processes left: half-filled kernels, half-removed folders."""
-    for path in kernels_folder(cache).glob(".new-*"):
-        with suppress(Timeout), FileLock(lock_path(cache, f"kernel-{path.name[5:]}"), timeout=0):
-            folders.remove(path)
-    for path in cache.glob(".doomed-*"):
-        folders.remove(path)
-    with suppress(Timeout), FileLock(lock_path(cache, PACKAGES_LOCK), timeout=0):
-        for path in cache.glob("packages/.*"):
-            folders.remove(path)
 
 
 def _used(path: Path) -> float:

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from errors import InfraError, SeriesError, UsageError
 from experiment.series_name import Kind, kind_of, message_id, split_mail
 from experiment.spec import SeriesSpec
-from files import written_beside
+from files import write_atomically
 from host.process import run
 from kernels import git_range
 from kernels.diff import MOST_FILES, MOST_LINES, read_diff
@@ -179,13 +179,7 @@ def thread_of(identifier: str, cache: Path) -> bytes:
     fetched = cache / "threads" / f"{hashlib.sha256(identifier.encode()).hexdigest()[:32]}.mbox"
     if fetched.exists():
         log.info("the thread is taken as it was fetched before: %s", fetched)
-    else:
-        _fetch_thread(identifier, fetched)
-    return fetched.read_bytes()
-
-
-def _fetch_thread(message_id: str, into: Path) -> None:
-    """Write a message's thread from the public archive as an mbox; InfraError: not to be had."""
+        return fetched.read_bytes()
     with tempfile.TemporaryDirectory(prefix="twinboot-b4-") as name:
         folder = Path(name)
         (folder / "home").mkdir()
@@ -201,7 +195,7 @@ def _fetch_thread(message_id: str, into: Path) -> None:
         # -I: neither PYTHONPATH nor a file in the folder can stand in for a module.
         b4 = ["env", "-i", *assigned, sys.executable, "-I", "-m", "b4.command"]
         quiet = ["--no-interactive", "--no-stdin", "-c", "b4.attestation-policy=off"]
-        argv = [*b4, *quiet, "mbox", "-o", name, "-n", "thread", message_id]
+        argv = [*b4, *quiet, "mbox", "-o", name, "-n", "thread", identifier]
         result = run(argv, timeout_s=FETCH_TIMEOUT_S, cwd=folder, check=False)
         if "No module named" in result.stderr:
             raise InfraError("b4 is not installed", where="b4", next_step="make setup")
@@ -209,9 +203,10 @@ def _fetch_thread(message_id: str, into: Path) -> None:
         if result.returncode != 0 or not files:
             what = f"the thread cannot be fetched: {clean(result.tail(), MESSAGE_CHARACTERS)}"
             step = "save the thread as an mbox file where there is a network, and name it"
-            raise InfraError(what, where=clean(message_id), next_step=step)
-        with written_beside(into) as beside:
-            shutil.copyfile(files[0], beside)
+            raise InfraError(what, where=clean(identifier), next_step=step)
+        content = files[0].read_bytes()
+    write_atomically(fetched, content)
+    return content
 
 
 def _from_folder(name: str, checkout: Path) -> _Series:
