@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,7 +77,7 @@ class Types:
             self._types += _parse(data, len(self._types))
         self._named: dict[str, int] = {}
         # Thousands of locks are in as many objects, at few places of few structures.
-        self._known: dict[tuple[str, int], str] = {}
+        self.member_at = cache(self._member_at)
         for number, each in enumerate(self._types):
             if each.kind == STRUCT and each.name:
                 self._named.setdefault(each.name, number)
@@ -92,13 +92,8 @@ class Types:
             return None
         return next((at for path, at in self._flat(self._named[name]) if path == member), None)
 
-    def member_at(self, name: str, offset: int) -> str:
-        """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``; or nothing."""
-        if (name, offset) not in self._known:
-            self._known[name, offset] = self._member_at(name, offset)
-        return self._known[name, offset]
-
     def _member_at(self, name: str, offset: int) -> str:
+        """The member at a byte of a structure, as ``i_data.i_pages.xa_lock``; or nothing."""
         number = self._named.get(name)
         if number is None:
             return ""
