@@ -10,6 +10,7 @@ import random
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -254,8 +255,10 @@ def make_rounds(
         workspace(cache, 4 * uml.MEMORY_MIB * MIB) as scratch,
         lab_kept_off(placement),
         reporter.runs(head.rounds * boots, (head.rounds - len(left)) * boots, 1),
-        hold(*kernels.values()),
+        ExitStack() as held,
     ):
+        for kernel in kernels.values():
+            held.enter_context(hold(kernel))
         archives = {
             name: uml.root(door.make_folder(scratch, f"root-{name}"), cache, kernel.modules)
             for name, kernel in kernels.items()
