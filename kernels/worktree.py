@@ -265,12 +265,7 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
             (tree.src / above).rmdir()
     for name in changed:
         if _is_file(intended[name]):
-            target, beside = tree.src / name, tree.spare / "replacing"
-            _copy(intended[name], beside)
-            if not beside.is_symlink():
-                os.utime(beside)  # an original has its old time; to make, this is a change of now
-            target.parent.mkdir(parents=True, exist_ok=True)
-            beside.replace(target)
+            _replace(tree, intended[name], tree.src / name)
     door.write(tree.folder, CHANGED, json.dumps(touched))
     kept = {tree.original(name) for name in touched}
     for saved in tree.original("").parent.glob("*"):
@@ -332,6 +327,15 @@ def _same(first: Path, second: Path) -> bool:
     if first.is_symlink():
         return first.readlink() == second.readlink()
     return first.read_bytes() == second.read_bytes()
+
+
+def _replace(tree: WorkTree, original: Path, target: Path) -> None:
+    beside = tree.spare / "replacing"
+    _copy(original, beside)
+    if not beside.is_symlink():
+        os.utime(beside)  # an original has its old time; to make, this is a change of now
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside.replace(target)
 
 
 def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None:
