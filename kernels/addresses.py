@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from errors import InfraError
 from host import folders
 from host.process import run
+from kernels.cache import Kernel
 from kernels.products import MOST_BYTES
 from kernels.symbols import (
     STT_FILE,
@@ -396,6 +398,12 @@ def functions(
         np.array([index[key] for key in full], np.int64),
         np.array([not name.endswith(COLD) for name in starts_of], np.bool_),
     )
+
+
+@lru_cache(maxsize=8)
+def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
+    """A kernel's functions with their files, kept; AddressesError: maps cannot be read."""
+    return functions(parse(text_of(kernel.system_map)), load(kernel.origins), called)
 
 
 def require_same(table: AddressTable, guest_map: str) -> int:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from errors import LabError
 from experiment.spec import PREBUILT
 from host import limited
-from kernels import addresses, compiled, config, symbols, vmlinux
-from kernels.addresses import FunctionMap
+from kernels import compiled, config, symbols, vmlinux
+from kernels.addresses import FunctionMap, functions_of
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.compiled import Touched
@@ -96,11 +96,12 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
     """What the builds of both arms say of a series; None: one is prebuilt or names no functions."""
     same_code = base.identity.code_key == patched.identity.code_key
     prebuilt = {kernel.identity.flavour == PREBUILT for kernel in (base, patched)}
+    named = base.symbols.exists() and patched.symbols.exists()
+    if True in prebuilt and (False in prebuilt or not named):
+        return None
+    (before, old_data), (after, new_data) = map(symbols.load, (base.symbols, patched.symbols))
     if True in prebuilt:
-        if False in prebuilt or not (base.symbols.exists() and patched.symbols.exists()):
-            return None
         # A size that differs is a change, an equal one says nothing.
-        before, after = symbols.load(base.symbols), symbols.load(patched.symbols)
         by_size = triage(same_code=same_code, before=before, after=after, touched=(), patches=())
         if by_size.verdict == "data or layout":
             return None
@@ -111,8 +112,8 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         warnings = (f"the logs of the builds cannot be compared: {error.what}",)
     of_code = triage(
         same_code=same_code,
-        before=symbols.load(base.symbols),
-        after=symbols.load(patched.symbols),
+        before=before,
+        after=after,
         # With a series taken out, the base is the arm that has patches.
         touched=compiled.load(patched.touched) or compiled.load(base.touched),
         patches=patches,
@@ -120,7 +121,6 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
     )
     # The variables that differ; None where a kernel's were not kept.
     data = None
-    old_data, new_data = map(symbols.load_variables, (base.symbols, patched.symbols))
     if old_data is not None and new_data is not None:
         data = tuple(
             FunctionRecord(name=each.name, before=each.before, after=each.after)
@@ -172,15 +172,14 @@ def of_kernel(kernel: Kernel) -> Calls | None:
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
     try:
-        table = addresses.parse(addresses.text_of(kernel.system_map))
-        functions = addresses.functions(table, addresses.load(kernel.origins))
+        functions = functions_of(kernel)
         with tempfile.TemporaryDirectory() as folder:
             unpacked = Path(folder) / "vmlinux"
             vmlinux.extract(vmlinux.read(kernel.image), unpacked)
             sections = symbols.read(unpacked).sections
     except (LabError, OSError, UnicodeError):
         return None
-    return read(functions, sections, table.init)
+    return read(functions, sections, functions.table.init)
 
 
 def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: range) -> Calls:

@@ -415,23 +415,19 @@ def save(table: dict[str, FunctionCode], path: Path, data: Variables | None = No
     save_table(path, {"format": FORMAT, "functions": table, **({"data": data} if data else {})})
 
 
-def load(path: Path) -> dict[str, FunctionCode]:
-    """A table of functions of ``save``; InfraError: another version's, or damaged."""
-    return load_table(
-        path,
-        FORMAT,
-        lambda content: {name: FunctionCode(*code) for name, code in content["functions"].items()},
-    )
+def load(path: Path) -> tuple[dict[str, FunctionCode], Variables | None]:
+    """The tables of ``save``, None for variables that were not kept.
 
+    Raises InfraError: of another version, or damaged.
+    """
 
-def load_variables(path: Path) -> Variables | None:
-    """The table of variables, None where none was kept; raises as :func:`load`."""
+    def tables_in(content: dict[str, Any]) -> tuple[dict[str, FunctionCode], Variables | None]:
+        functions = {name: FunctionCode(*code) for name, code in content["functions"].items()}
+        data = content.get("data", {})
+        variables = {name: [(size, of) for size, of in each] for name, each in data.items()}
+        return functions, variables or None
 
-    def variables_in(content: dict[str, Any]) -> Variables | None:
-        data = content.get("data")
-        return data and {name: [(size, of) for size, of in each] for name, each in data.items()}
-
-    return load_table(path, FORMAT, variables_in)
+    return load_table(path, FORMAT, tables_in)
 
 
 def save_table(path: Path, content: Mapping[str, Any]) -> None:
@@ -454,7 +450,7 @@ def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Val
 
 def changed_functions(before: Path, after: Path) -> tuple[CodeChange, ...]:
     """Functions that differ between two symbols files; InfraError: one cannot be read."""
-    return differing(load(before), load(after))
+    return differing(load(before)[0], load(after)[0])
 
 
 def differing(

@@ -12,9 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from errors import UsageError
-from guests.probe.fold import functions_of
 from kernels import build, linetable
-from kernels.addresses import KERNEL_HALF
+from kernels.addresses import KERNEL_HALF, functions_of
 from kernels.build import Sources
 from kernels.cache import Kernel
 from kernels.compiled import load

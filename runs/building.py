@@ -11,9 +11,9 @@ from errors import LabError, SeriesError, UsageError
 from experiment.ad_hoc import name_of
 from experiment.plan import AGAIN
 from experiment.spec import Experiment
-from guests.probe.fold import functions_of
 from host import sandbox
 from kernels import build, symbols
+from kernels.addresses import functions_of
 from kernels.cache import Kernel, load, planned
 from kernels.make import MakeProgress
 from kernels.series import read_patch
@@ -204,7 +204,7 @@ def sources_of(resolved: Resolved, kernels: Mapping[str, Kernel]) -> frozenset[s
     patches = {path for arm in resolved.arms for path in arm.patches}
     files = {file for path in patches for file in read_patch(path).files}
     if any(file.endswith(".h") for file in files):
-        tables = [symbols.load(kernel.symbols) for kernel in every]
+        tables = [symbols.load(kernel.symbols)[0] for kernel in every]
         changed = {
             stem(change.name)
             for table in tables[1:]

@@ -140,8 +140,8 @@ def of_session(folder: Path, kernels: Path) -> Coverage:
 
 def functions_of(kernel: Kernel) -> set[Function]:
     """File and name of every function that stays in memory; LabError: maps cannot be read."""
-    table = addresses.parse(addresses.text_of(kernel.system_map))
-    functions = addresses.functions(table, addresses.load(kernel.origins))
+    functions = addresses.functions_of(kernel)
+    table = functions.table
     return {
         (functions.named[owner][1], functions.named[owner][0])
         for start, owner in zip(table.starts.tolist(), functions.owner.tolist(), strict=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import add
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +32,13 @@ from guests.probe.plugin import (
 )
 from guests.probe.plugin import places as lock_places
 from kernels import addresses, btf
-from kernels.addresses import KERNEL_HALF, AddressesError, AddressTable, FunctionMap
+from kernels.addresses import (
+    KERNEL_HALF,
+    AddressesError,
+    AddressTable,
+    FunctionMap,
+    functions_of,
+)
 from kernels.btf import Types
 from kernels.cache import Kernel
 from results import profile as profiles
@@ -444,13 +449,6 @@ def _table_of(kernel: Kernel) -> AddressTable:
         return functions_of(kernel).table
     except AddressesError as error:
         raise InfraError(str(error), where=str(kernel.system_map), next_step=REMOVED) from None
-
-
-@lru_cache(maxsize=8)
-def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
-    """A kernel's functions with their files, kept; AddressesError: maps cannot be read."""
-    table = addresses.parse(addresses.text_of(kernel.system_map))
-    return addresses.functions(table, addresses.load(kernel.origins), called)
 
 
 def _kernel(

@@ -69,9 +69,9 @@ class ArtefactStore:
 
     url: str
 
-    def put(self, path: Path, name: str = "") -> Artefact:
+    def put(self, path: Path) -> Artefact:
         """Keep a file, unless the store has it.  Raises InfraError: the store cannot be written."""
-        artefact = Artefact(name or path.name, sha256_of(path), path.stat().st_size)
+        artefact = Artefact(path.name, sha256_of(path), path.stat().st_size)
         if not self._has(artefact):
             self.write(f"blobs/{artefact.sha256}", path.read_bytes())
         return artefact

@@ -54,7 +54,7 @@ def test_package_becomes_a_kernel(lab: Lab, archive: Archive) -> None:
     assert names(kernel) == ["00-qemu_fw_cfg.ko", "01-brd.ko", "02-libcrc32c.ko", "03-xfs.ko"]
     assert kernel.modules[0].read_bytes().startswith(b"\x7fELF")
     assert " T vfs_read\n" in kernel.system_map.read_text()
-    table = symbols.load(kernel.symbols)
+    table = symbols.load(kernel.symbols)[0]
     assert table["schedule"].size == 0x80
     assert (table["helper_1234567890"].size, table["helper_1234567890#2"].size) == (0x80, 0x100)
     assert not (kernel.folder / "vmlinux").exists()

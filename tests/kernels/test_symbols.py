@@ -17,7 +17,6 @@ from kernels.symbols import (
     differing_variables,
     functions,
     load,
-    load_variables,
     save,
     variables,
 )
@@ -106,7 +105,7 @@ def test_variables_that_differ_are_named(
     for image in (before, after):
         linked = Path(f"{image}.o")
         save(functions(linked), Path(f"{image}.gz"), variables(linked))
-    tables = [load_variables(Path(f"{image}.gz")) or {} for image in (before, after)]
+    tables = [load(Path(f"{image}.gz"))[1] or {} for image in (before, after)]
     assert [(c.name, c.before, c.after) for c in differing_variables(*tables)] == changes
 
 
@@ -161,7 +160,7 @@ def test_saved_tables_come_back_and_are_the_same_bytes(tmp_path: Path) -> None:
     table = {"b": FunctionCode(3, "00ff", "11ee"), "a": FunctionCode(16, "abcd", "bcde")}
     save(table, tmp_path / "one")
     save(dict(reversed(table.items())), tmp_path / "two")
-    assert load(tmp_path / "one") == table
+    assert load(tmp_path / "one") == (table, None)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     save({"a": FunctionCode(17, "abcd", "bcde")}, tmp_path / "two")
     assert changed_functions(tmp_path / "one", tmp_path / "two") == (
