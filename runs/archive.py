@@ -25,7 +25,6 @@ MOST_FILES = 20_000
 MOST_BYTES = 1 << 30
 LONGEST_NAME = 240
 PIECE = 1 << 20
-ASK = "ask for an archive made by ./lab.py repro"
 
 
 def pack(files: Mapping[str, bytes], archive: Path) -> None:
@@ -83,7 +82,9 @@ def unpack(archive: Path, into: Path, *, most_bytes: int = MOST_BYTES) -> tuple[
                             raise EOFError("ends in the middle of a file")
                         sink.write(piece)
     except (UsageError, door.StoreError, limited.LimitError) as error:
-        raise UsageError(error.what, where=where, next_step=ASK) from None
+        raise UsageError(
+            error.what, where=where, next_step="ask for an archive made by ./lab.py repro"
+        ) from None
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise UsageError(
             f"is no archive that can be read: {clean(str(error))}",
