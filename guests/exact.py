@@ -206,10 +206,16 @@ class _ExactGuest:
         """Read the device state of a machine that waits for it."""
         # A pipe, as for saving: newer QEMUs want a plain file to be named in another way.
         source, sink = os.pipe()
+
+        def write(data: bytes) -> None:
+            # What QEMU does not want to read is said by QEMU.
+            with suppress(BrokenPipeError), os.fdopen(sink, "wb") as pipe:
+                pipe.write(data)
+
         with ThreadPoolExecutor(1) as writer:
             with os.fdopen(source, "rb"):
                 self.monitor.give_file(STREAM, source)
-            written = writer.submit(_write, sink, state.read_bytes())
+            written = writer.submit(write, state.read_bytes())
             self.monitor.command("migrate-incoming", uri=f"fd:{STREAM}")
             self.monitor.await_migration(MIGRATION_TIMEOUT_S)
             written.result()
@@ -280,12 +286,6 @@ class _ExactGuest:
     def _floods(self) -> bool:
         result = self.files.result.stat().st_size
         return self.follower.size > self.console_bytes or result > channel.LARGEST
-
-
-def _write(sink: int, data: bytes) -> None:
-    # What QEMU does not want to read is said by QEMU.
-    with suppress(BrokenPipeError), os.fdopen(sink, "wb") as pipe:
-        pipe.write(data)
 
 
 def _disturbed(folder: Path) -> InfraError:

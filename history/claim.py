@@ -16,7 +16,6 @@ from functools import cache
 from typing import Literal
 
 from analysis.many import SessionComparison
-from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, Verdict
 from errors import UsageError
 from experiment.frozen import Frozen
@@ -300,11 +299,7 @@ def answer(claim: ReportedChange, session: SessionComparison) -> ClaimAnswer:
         return ClaimAnswer(Stands.MISSES, misses)
     if any(metric.judgement.verdict is not Verdict.NO_CHANGE for metric in tested):
         return ClaimAnswer(Stands.OPEN, headline(session).text)
-    return _silent(comparison, tested)
-
-
-def _silent(comparison: Comparison, tested: list[MetricComparison]) -> ClaimAnswer:
-    """Nothing changed: because no function did, or although some did."""
+    # Nothing changed: because no function did, or although some did.
     changed = sorted({each.name for a in comparison.headlines for each in a.changed})
     if not changed and comparison.headlines:
         why = "no function of these phases executes more or fewer instructions: what is left is "

@@ -77,14 +77,6 @@ class Failure(Record):
     evidence: tuple[str, ...] = ()
 
 
-class Timeline(Record):
-    """Bandwidth within one phase, which records had once."""
-
-    phase: str
-    t_ms: tuple[float, ...]
-    bw_kib_s: tuple[float, ...]
-
-
 def _can_be_divided_by(value: float) -> float:
     if 0 < abs(value) < 1 / MOST["float"]:
         raise ValueError(f"{value} is smaller than anything that is measured")
@@ -116,7 +108,8 @@ class RunRecord(Record):
     samples: dict[str, Sample] | None = None
     failure: Failure | None = None
     findings: tuple[str, ...] = ()
-    timelines: tuple[Timeline, ...] = ()
+    # Of bandwidth, which records had once.
+    timelines: tuple[Any, ...] = ()
     fingerprint: str = ""
     conditions: Conditions | None = None
     at_s: float | None = None

@@ -286,12 +286,15 @@ def find(console: str) -> tuple[CheckProblem, ...]:
             if END.search(line):
                 break
         evidence = tuple(line for line in lines[begin:number] if line.strip())
-        kind, says = first
+        text, (kind, says) = "\n".join(evidence), first
+        placed = (match[1] for place in PLACES if (match := place.search(text)))
+        traced = (match[1] for line in evidence if (match := TRACED.match(line)))
+        where = next(placed, next((name for name in traced if not TELLERS.fullmatch(name)), ""))
         splat = CheckProblem(
             kind=kind,
             title=lines[begin].strip(),
             says=says,
-            where=_where(evidence),
+            where=where,
             evidence=evidence,
         )
         if splat.kind != "panic" or not splats:
@@ -301,13 +304,6 @@ def find(console: str) -> tuple[CheckProblem, ...]:
 
 def _kind(line: str) -> tuple[str, str] | None:
     return next(((kind, title) for kind, title, pattern in SPLATS if pattern.search(line)), None)
-
-
-def _where(evidence: tuple[str, ...]) -> str:
-    text = "\n".join(evidence)
-    placed = (match[1] for place in PLACES if (match := place.search(text)))
-    traced = (match[1] for line in evidence if (match := TRACED.match(line)))
-    return next(placed, next((name for name in traced if not TELLERS.fullmatch(name)), ""))
 
 
 BLOCK = 4096

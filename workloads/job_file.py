@@ -179,8 +179,21 @@ def read_job_file(path: Path, within: Path | None = None) -> dict[str, JobSectio
     options: dict[str, _Option] | None = None
 
     def end() -> None:
-        if options is not None and options is not shared:
-            sections[variant_name(title, sections)] = _section(title, place, options)
+        if options is None or options is shared:
+            return
+        given = dict(options)
+        own = given.pop("name", None)
+        if "ioengine" in given and not OF_ENGINES.isdisjoint(given):
+            given = {"ioengine": given["ioengine"], **given}
+        arguments = (
+            f"--{key}" if option.value is None else f"--{key}={option.value}"
+            for key, option in given.items()
+        )
+        places = {key: option.place for key, option in given.items()}
+        name = own.value if own and own.value else title
+        sections[variant_name(title, sections)] = JobSection(
+            (f"--name={name}", *arguments), {"name": f"{place} [{title}]", **places}
+        )
 
     top = within or path.parent
     if not path.is_relative_to(top):
@@ -287,17 +300,3 @@ def _add_option(line: str, options: dict[str, _Option], place: str, mistakes: li
         # fio adds to the files that it has, also to those of [global].
         value = f"{options[key].value}:{value}"
     options[key] = _Option(value if is_given else None, place)
-
-
-def _section(title: str, place: str, options: Mapping[str, _Option]) -> JobSection:
-    options = dict(options)
-    own = options.pop("name", None)
-    if "ioengine" in options and not OF_ENGINES.isdisjoint(options):
-        options = {"ioengine": options["ioengine"], **options}
-    arguments = (
-        f"--{key}" if option.value is None else f"--{key}={option.value}"
-        for key, option in options.items()
-    )
-    places = {key: option.place for key, option in options.items()}
-    name = own.value if own and own.value else title
-    return JobSection((f"--name={name}", *arguments), {"name": f"{place} [{title}]", **places})

@@ -298,10 +298,6 @@ def _charged(phase: PhaseResult, claim: Claim) -> str:
     return f"file not charged to the cgroup: {_mib(file)} of {claim.limit_bytes / MIB:.0f} MiB"
 
 
-def _refaults(phase: PhaseResult, claim: Claim) -> str:
-    return "" if _rise(phase, "vmstat", "workingset_refault_file") > 0 else "no refaults"
-
-
 def _thp_present(phase: PhaseResult, claim: Claim) -> str:
     thp, file = phase.after.memory_stat["file_thp"], phase.after.memory_stat["file"]
     if file and thp >= THP_SHARE * file:
@@ -312,10 +308,6 @@ def _thp_present(phase: PhaseResult, claim: Claim) -> str:
 def _thp_absent(phase: PhaseResult, claim: Claim) -> str:
     thp = max(phase.before.memory_stat["file_thp"], phase.after.memory_stat["file_thp"])
     return f"huge pages present: file_thp {_mib(thp)}" if thp else ""
-
-
-def _thp_before(phase: PhaseResult, claim: Claim) -> str:
-    return "" if phase.before.memory_stat["file_thp"] else "no huge pages left by the phase before"
 
 
 def _caches_kept(phase: PhaseResult, claim: Claim) -> str:
@@ -379,10 +371,14 @@ WENT_TO = {"pswp": "swap", "zswp": "zswap"}
 CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
     "limit_hit": _limit_hit,
     "charged": _charged,
-    "refaults": _refaults,
+    "refaults": lambda phase, _: (
+        "" if _rise(phase, "vmstat", "workingset_refault_file") > 0 else "no refaults"
+    ),
     "thp_present": _thp_present,
     "thp_absent": _thp_absent,
-    "thp_before": _thp_before,
+    "thp_before": lambda phase, _: (
+        "" if phase.before.memory_stat["file_thp"] else "no huge pages left by the phase before"
+    ),
     "caches_kept": _caches_kept,
     "written_back": _written_back,
     "huge_as_asked": _huge_as_configured,

@@ -42,27 +42,26 @@ def changes(
 
     ``root`` leads from the page to the site's top; ``entries`` are the nights by their ids.
     """
-    return (
-        [Verdicts(tuple(_change(change, root, entries) for change in nightly))] if nightly else []
-    )
-
-
-def _change(change: NightlyChange, root: str, entries: Mapping[str, Entry]) -> VerdictRow:
-    word = tracks.of_change(change)
-    lines: list[Words] = [*reasons(change)]
-    lines += [(f"{what}: ", Mono(command)) for what, command in search(change, entries)]
-    return VerdictRow(
-        word.word,
-        word.mark,
-        f"{change.course.case} {read_name(change.course.metric)}",
-        metric=f"({change.course.arm}), night of {change.night}, change {change.id}",
-        change=wording.percent(change.estimate) if change.estimate is not None else "not judged",
-        interval=interval(change),
-        lines=tuple(lines),
-        to=f"{root}night/{change.entry}.html",
-        anchor=f"change-{change.id}",
-        style=word.style,
-    )
+    rows = []
+    for change in nightly:
+        word, course, size = tracks.of_change(change), change.course, change.estimate
+        lines: list[Words] = [*reasons(change)]
+        lines += [(f"{what}: ", Mono(command)) for what, command in search(change, entries)]
+        rows.append(
+            VerdictRow(
+                word.word,
+                word.mark,
+                f"{course.case} {read_name(course.metric)}",
+                metric=f"({course.arm}), night of {change.night}, change {change.id}",
+                change=wording.percent(size) if size is not None else "not judged",
+                interval=interval(change),
+                lines=tuple(lines),
+                to=f"{root}night/{change.entry}.html",
+                anchor=f"change-{change.id}",
+                style=word.style,
+            )
+        )
+    return [Verdicts(tuple(rows))] if rows else []
 
 
 def search(change: NightlyChange, entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
