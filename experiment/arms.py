@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from errors import SpecError
 from experiment.architecture import ARCHITECTURES, UML, Arch, Architecture
@@ -61,12 +61,9 @@ class Guest(Frozen):
     arch: Annotated[Arch, WRITTEN_BY_LAB] = "x86_64"
     """From the kernel's."""
 
-    @model_validator(mode="after")
-    def _nodes_are_equal(self) -> Guest:
-        problem = self.unequal_nodes
-        if problem:
-            raise ValueError(problem)
-        return self
+    def _mistakes(self) -> Iterator[str]:
+        if problem := self.unequal_nodes:
+            yield problem
 
     @property
     def unequal_nodes(self) -> str:
@@ -175,17 +172,15 @@ class KernelSpec(Frozen):
         # Options are a table, which has no hash of its own.
         return hash(self.model_dump_json())
 
-    @model_validator(mode="after")
-    def _architecture_has_it(self) -> KernelSpec:
+    def _mistakes(self) -> Iterator[str]:
         sizes = self.architecture.build.page_kib
         if self.page_kib not in sizes:
             names = ", ".join(map(str, sizes))
-            raise ValueError(f"page_kib: {self.page_kib} found; {self.arch} has pages of {names}")
+            yield f"page_kib: {self.page_kib} found; {self.arch} has pages of {names}"
         if self.is_prebuilt and self.arch != "x86_64":
-            raise ValueError(f"arch: {self.arch} found; a prebuilt kernel is one for x86_64")
+            yield f"arch: {self.arch} found; a prebuilt kernel is one for x86_64"
         if self.is_prebuilt and self.config:
-            raise ValueError(f"config: {', '.join(self.config)}; a prebuilt kernel is as it is")
-        return self
+            yield f"config: {', '.join(self.config)}; a prebuilt kernel is as it is"
 
     @property
     def architecture(self) -> Architecture:
@@ -230,11 +225,9 @@ class SeriesSpec(Frozen):
     kept: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$"), WRITTEN_BY_LAB] = ""
     """Key of the patches as they were taken in."""
 
-    @model_validator(mode="after")
-    def _reverts_what_is_held(self) -> SeriesSpec:
+    def _mistakes(self) -> Iterator[str]:
         if self.revert and not self.reverse:
-            raise ValueError("revert needs reverse = true: the source holds the series")
-        return self
+            yield "revert needs reverse = true: the source holds the series"
 
     @property
     def parts(self) -> tuple[str, ...]:

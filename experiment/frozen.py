@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -17,6 +17,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     JsonValue,
     ValidationError,
+    model_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -79,6 +80,16 @@ class Frozen(BaseModel):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         """The model's, each number in it with a bound."""
         return bounded(handler(source), cls)
+
+    def _mistakes(self) -> Iterator[str]:
+        """In what parts that are right by themselves do not agree, the key first; none here."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for mistake in self._mistakes():
+            raise ValueError(mistake)
+        return self
 
 
 def plain_name(text: str) -> str:

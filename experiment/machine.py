@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from experiment.frozen import Frozen, Name
 
@@ -43,15 +44,13 @@ class CacheSpec(Frozen):
         """Sets of one core's share."""
         return self.kib * 1024 // self.cores // LINE_BYTES // self.ways
 
-    @model_validator(mode="after")
-    def _sets_are_a_power_of_two(self) -> CacheSpec:
+    def _mistakes(self) -> Iterator[str]:
         whole = self.sets * self.ways * self.cores * LINE_BYTES == self.kib * 1024
         if not whole or not is_power_of_two(self.sets):
-            raise ValueError(
+            yield (
                 f"{self.kib} KiB for {self.cores} cores are no power of two of sets of {self.ways} "
                 "lines"
             )
-        return self
 
 
 class TlbSpec(Frozen):
@@ -75,13 +74,9 @@ class TlbSpec(Frozen):
         """Sets of ``ways`` entries."""
         return self.entries // self.ways
 
-    @model_validator(mode="after")
-    def _sets_are_a_power_of_two(self) -> TlbSpec:
+    def _mistakes(self) -> Iterator[str]:
         if self.entries % self.ways or not is_power_of_two(self.sets):
-            raise ValueError(
-                f"{self.entries} entries are no power of two of sets of {self.ways} entries"
-            )
-        return self
+            yield f"{self.entries} entries are no power of two of sets of {self.ways} entries"
 
 
 class Weights(Frozen):
@@ -98,14 +93,12 @@ class Weights(Frozen):
     source: str
     """Where these numbers are printed."""
 
-    @model_validator(mode="after")
-    def _farther_takes_longer(self) -> Weights:
+    def _mistakes(self) -> Iterator[str]:
         if not self.l2 <= self.llc <= self.memory:
-            raise ValueError(
+            yield (
                 f"l2, llc and memory: found {self.l2}, {self.llc} and {self.memory}; each is "
                 "farther than the one before, and takes no less"
             )
-        return self
 
 
 class ManyCpus(Frozen):
@@ -124,13 +117,11 @@ class ManyCpus(Frozen):
     source: str
     """Where these numbers are printed, or that they are chosen."""
 
-    @model_validator(mode="after")
-    def _least_comes_first(self) -> ManyCpus:
+    def _mistakes(self) -> Iterator[str]:
         for name in ("instructions_per_cycle", "instructions_per_cycle_in_caches", "transfer_ns"):
             least, most = getattr(self, name) or (0, 0)
             if least > most:
-                raise ValueError(f"{name}: found {least} before {most}; the least comes first")
-        return self
+                yield f"{name}: found {least} before {most}; the least comes first"
 
 
 class MachineSpec(Frozen):
@@ -159,17 +150,13 @@ class MachineSpec(Frozen):
     many: ManyCpus | None = None
     """What many CPUs depend on; without it no range is estimated for them."""
 
-    @model_validator(mode="after")
-    def _first_level_is_whole(self) -> MachineSpec:
+    def _mistakes(self) -> Iterator[str]:
         for name, cache in (("l1d", self.l1d), ("l1i", self.l1i)):
             if cache.sets % LINES_OF_PAGE:
-                raise ValueError(
-                    f"{name}: found {cache.sets} sets; a multiple of {LINES_OF_PAGE} is wanted"
-                )
+                yield f"{name}: found {cache.sets} sets; a multiple of {LINES_OF_PAGE} is wanted"
         for level in ("data", "code"):
             if not any(tlb.level == level and "4K" in tlb.pages for tlb in self.tlbs):
-                raise ValueError(f"tlbs: none of level {level!r} holds pages of 4K")
-        return self
+                yield f"tlbs: none of level {level!r} holds pages of 4K"
 
 
 def names_in(folder: Path) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from experiment.arms import MOST_JOBS, MOST_MIB, MOST_S
 from experiment.arms import PREBUILT as PREBUILT
@@ -44,11 +44,9 @@ class CheckSpec(Frozen):
     cases: tuple[str, ...] = ()
     """Cases whose short form is run; empty: all."""
 
-    @model_validator(mode="after")
-    def _checks_something(self) -> CheckSpec:
+    def _mistakes(self) -> Iterator[str]:
         if not self.vcpus and not self.selftests:
-            raise ValueError("vcpus and selftests are both empty: nothing would be checked")
-        return self
+            yield "vcpus and selftests are both empty: nothing would be checked"
 
     @property
     def flavours(self) -> tuple[str, ...]:
@@ -113,13 +111,9 @@ class Dataset(Frozen):
     jobs: Annotated[int, Field(gt=0, le=MOST_JOBS)]
     """Number of fio jobs of the original; the guest's ``jobs`` is what runs."""
 
-    @model_validator(mode="after")
-    def _file_fits(self) -> Dataset:
+    def _mistakes(self) -> Iterator[str]:
         if self.brd_mib and self.file_mib >= self.brd_mib:
-            raise ValueError(
-                f"file_mib ({self.file_mib}) must be smaller than brd_mib ({self.brd_mib})"
-            )
-        return self
+            yield f"file_mib ({self.file_mib}) must be smaller than brd_mib ({self.brd_mib})"
 
 
 class Published(Frozen):
@@ -160,13 +154,11 @@ class PhaseTimes(Frozen):
     ios: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """I/Os of all jobs together; this or ``runtime_s``."""
 
-    @model_validator(mode="after")
-    def _one_amount(self) -> PhaseTimes:
+    def _mistakes(self) -> Iterator[str]:
         if (self.runtime_s is None) == (self.ios is None):
-            raise ValueError("exactly one of runtime_s and ios is wanted")
+            yield "exactly one of runtime_s and ios is wanted"
         if self.ios is not None and self.ramp_s:
-            raise ValueError("ramp_s goes with runtime_s: with ios there is no ramp")
-        return self
+            yield "ramp_s goes with runtime_s: with ios there is no ramp"
 
 
 Change = Annotated[float, Field(gt=0, lt=1)]
@@ -262,11 +254,9 @@ class TwinSpec(Frozen):
     guest: ShapeSpec = ShapeSpec()
     """Changes of the guest's shape."""
 
-    @model_validator(mode="after")
-    def _memory_is_of_a_machine(self) -> TwinSpec:
+    def _mistakes(self) -> Iterator[str]:
         if (self.observe in MODELLED) != (self.machine is not None):
-            raise ValueError("machine goes with observe = 'memory' or 'lines', and both are wanted")
-        return self
+            yield "machine goes with observe = 'memory' or 'lines', and both are wanted"
 
 
 Compare = Literal["base", "pairs", "steps"]
@@ -357,14 +347,7 @@ class Experiment(Frozen):
             raise ValueError(f"twin named twice, or {REPEAT!r}: {', '.join(repeated)}")
         return twins
 
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Experiment:
-        for mistake in self._mistakes():
-            raise ValueError(mistake)
-        return self
-
     def _mistakes(self) -> Iterator[str]:
-        """What is wrong between parts that are right by themselves, the key first."""
         allowed = budgets(self.blocks)
         if self.max_seeds is not None and self.max_seeds not in allowed:
             yield (

@@ -7,12 +7,12 @@ are acknowledged by their id fail no gate, and all are shown.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from experiment.frozen import Frozen
 from experiment.load import load
@@ -154,14 +154,12 @@ class Rule(Frozen):
     def _are_fractions(cls, value: float | None) -> float | None:
         return value if value is None else fraction(value, MOST)
 
-    @model_validator(mode="after")
-    def _judge_whole_nights(self) -> Rule:
+    def _mistakes(self) -> Iterator[str]:
         if self.alpha is not None and self.is_of_some:
-            raise ValueError(
+            yield (
                 "alpha: is of a whole night, and this rule of some of its metrics; write it "
                 "into a rule without case and metric"
             )
-        return self
 
     @property
     def is_of_some(self) -> bool:
@@ -213,15 +211,13 @@ class Policy(Frozen):
         policy._of_workloads = own
         return policy
 
-    @model_validator(mode="after")
-    def _all_rules_are_reached(self) -> Policy:
+    def _mistakes(self) -> Iterator[str]:
         for (first, before), (at, rule) in itertools.combinations(enumerate(self.rules), 2):
             if before.hides(rule):
-                raise ValueError(
+                yield (
                     f"rules: rules[{at}] is never reached: whatever it is of is decided by "
                     f"rules[{first}]; write the narrower rule first"
                 )
-        return self
 
     def rule(self, place: PolicyTarget) -> Rule:
         """The rule that decides for a place."""

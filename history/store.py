@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from history.entry import SCHEMA_VERSION, Entry, by_track
+from history.entry import SCHEMA_VERSION, Entry
 from results import door
 from results.door import StoreError
 from results.store import first_of
@@ -49,15 +49,6 @@ class HistoryContents:
 
     entries: tuple[Entry, ...]
     problems: tuple[UnreadFile, ...] = ()
-
-    def tracks(self) -> dict[tuple[str, str, str], tuple[Entry, ...]]:
-        """Entries by experiment, guest and mode; within a track, the oldest first."""
-        return by_track(self.entries)
-
-    def entry(self, name: str) -> Entry | None:
-        """The entry of this id, or of this session's name."""
-        matches = (entry for entry in self.entries if name in (entry.id, entry.session))
-        return next(matches, None)
 
 
 class HistoryStore:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analysis.verdict import MISSING, Verdict
 from history.changes import FunctionsChange, NightlyChange
-from history.entry import ChangedFunctions, Conclusion, Entry
+from history.entry import ChangedFunctions, Conclusion, Entry, by_track
 from history.store import HistoryContents
 from reports.sentences import changed_words
 from reports.wording import between, percent
@@ -86,7 +86,7 @@ def function_change_line(change: FunctionsChange) -> str:
 def overview(read: HistoryContents) -> list[str]:
     """A line a track, and one for each file that was left out."""
     lines = []
-    for track, entries in read.tracks().items():
+    for track, entries in by_track(read.entries).items():
         first, last = entries[0], entries[-1]
         nights, cases = counted(len(entries), "night"), counted(len(last.cases), "case")
         lines.append(

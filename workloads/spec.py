@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from errors import SpecError
 from experiment.frozen import WRITTEN_BY_LAB, Frozen, Name
@@ -68,14 +68,10 @@ class Unit(Frozen):
     pages_read: bool = False
     ios: bool = False
 
-    @model_validator(mode="after")
-    def _counted_one_way(self) -> Unit:
+    def _mistakes(self) -> Iterator[str]:
         ways = (self.calls, self.counter, self.cgroup_counter, self.pages_read, self.ios)
         if sum(map(bool, ways)) != 1:
-            raise ValueError(
-                "exactly one of calls, counter, cgroup_counter, pages_read and ios is wanted"
-            )
-        return self
+            yield "exactly one of calls, counter, cgroup_counter, pages_read and ios is wanted"
 
 
 class Cost(Unit):
@@ -172,14 +168,7 @@ class Phase(Frozen):
         """Whether fio waits for the device after writes."""
         return any(self.option(name) not in ("", "0") for name in ("fsync", "fdatasync"))
 
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Phase:
-        if mistake := next(self._mistakes(), ""):
-            raise ValueError(mistake)
-        return self
-
     def _mistakes(self) -> Iterator[str]:
-        """In what its parts do not agree."""
         units, costs = ([each.name for each in group] for group in (self.units, self.costs))
         if bool(self.fio) == bool(self.program):
             yield "exactly one of fio (or job_file) and program is wanted"

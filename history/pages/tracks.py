@@ -21,7 +21,7 @@ from analysis.verdict import Verdict
 from experiment.load import NONE, Subsystems
 from experiment.spec import Direction, Mode
 from history.changes import Course, FunctionsChange, Gap, NightlyChange, is_open
-from history.entry import Entry, Role
+from history.entry import Entry, Role, by_track
 from history.exact import Key, moved_settings
 from history.store import HistoryContents
 from history.wording import size
@@ -354,7 +354,7 @@ def tracks_of(
             tuple(change for change in of_functions if change.track == name),
             subsystems,
         )
-        for name, entries in read.tracks().items()
+        for name, entries in by_track(read.entries).items()
     )
 
 
