@@ -66,18 +66,70 @@ class Gate(NamedTuple):
         return next((code for code in ORDER if code in codes), 0)
 
 
+class _Gating(NamedTuple):
+    """Findings of one track, made messages by the rules of its places."""
+
+    policy: Policy
+    track: tuple[str, str, str]
+
+    def message(
+        self,
+        finding: Finding,
+        text: str,
+        code: int,
+        *,
+        case: str = "",
+        metric: str = "",
+        size: float | None = None,
+    ) -> Message:
+        """The message of a finding; ``size`` is the change as a fraction."""
+        place = PolicyTarget(*self.track, case, metric)
+        action = self.policy.rule(place).action(finding, size)
+        return Message(LEVELS[action], f"{finding}: {place}", text, code if action == "fail" else 0)
+
+    def smaller(self, finding: Finding, case: str, metric: str, size: float | None) -> str:
+        """Why a change does not fail that would if it were larger; else empty."""
+        rule = self.policy.rule(PolicyTarget(*self.track, case, metric))
+        if getattr(rule, finding) != "fail" or not rule.is_small(size):
+            return ""
+        return f"; does not fail: below at_least = {100 * rule.at_least:g} %"
+
+    def of_functions(self, case: str, phase: str, words: str, size: float) -> Message:
+        """Functions that changed in a phase; the largest change is the size."""
+        metric = f"{phase}.{FUNCTIONS}"
+        text = f"{words}{self.smaller('functions', case, metric, size)}"
+        return self.message("functions", text, 1, case=case, metric=metric, size=size)
+
+    def inexact(self, status: str, words: str) -> Iterator[Message]:
+        """A repeat that broke the promise of exact mode; a warning where none was compared."""
+        if status in ("inexact", "not checked"):
+            message = self.message("inexact", words, 3)
+            if status == "not checked":
+                message = message._replace(level=LEVELS["warn"], code=0)
+            yield message
+
+    def lax(self, own: Thresholds, judged: Sequence[tuple[str, str]]) -> list[Message]:
+        """Thresholds by which less is found than the policy asks for."""
+        lax = laxer(own, self.policy.thresholds(self.track, own, judged), judged)
+        text = (
+            f"{lax}; measure without --set thresholds, or with those of the policy, or write "
+            "change and alpha into a rule of the policy"
+        )
+        return [self.message("thresholds", text, 2)] if lax else []
+
+
 def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     """The gate of one session: each of its verdicts by the rule that fits."""
     manifest = compared.manifest
     track = (manifest.experiment.name, manifest.guest.name, manifest.experiment.mode)
-    messages = _lax(track, manifest.experiment.thresholds, judged_in(manifest.cases), policy)
+    gating = _Gating(policy, track)
+    messages = gating.lax(manifest.experiment.thresholds, judged_in(manifest.cases))
     shown = per_operation(compared).comparisons
     for comparison, of_operations in zip(compared.comparisons, shown, strict=True):
         partly = comparison.count(Verdict.NOT_TESTED) < len(comparison.primary)
         arms = f"{comparison.manifest.patched} against {comparison.manifest.base}"
         for metric in comparison.primary:
-            judged = metric.judgement
-            place = PolicyTarget(*track, metric.case, metric.name)
+            judged, case, name = metric.judgement, metric.case, metric.name
             finding = FINDINGS.get(judged.verdict) if judged.verdict else None
             if finding is None:
                 continue
@@ -89,59 +141,22 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
             size = judged.change.estimate if judged.change and tested else None
             change = f" {percent(size)}" if size is not None else ""
             code = CODES.get(finding, BLAME_CODES.get(judged.blame, 3))
-            smaller = _smaller(policy, place, size, finding)
+            smaller = gating.smaller(finding, case, name, size)
             text = f"{arms}:{change} ({judged.reason}{smaller})"
-            messages.append(_message(policy, place, finding, text, code, size))
-        # A message for each phase in which a function changed; its largest change is the size.
-        messages += [
-            _of_functions(
-                policy,
-                track,
-                each.case,
-                each.phase,
-                f"{arms}: {changed_per_unit(each)}",
-                each.largest_change,
-            )
-            for each in of_operations.judged_functions
-            if each.changed
-        ]
+            messages.append(gating.message(finding, text, code, case=case, metric=name, size=size))
+        for each in of_operations.judged_functions:
+            if each.changed:
+                words, most = f"{arms}: {changed_per_unit(each)}", each.largest_change
+                messages.append(gating.of_functions(each.case, each.phase, words, most))
     if not any(comparison.primary for comparison in compared.comparisons):
-        text = "no metric of this session is judged"
-        messages.append(_message(policy, PolicyTarget(*track), "not_tested", text, 3))
+        messages.append(gating.message("not_tested", "no metric of this session is judged", 3))
     broken = [run for run in compared.failed_runs if run.failure.blame == "series"]
     if broken:
         first = broken[0]
         text = f"{len(broken)} runs, first {first.run_id}: {first.failure.message}"
-        messages.append(_message(policy, PolicyTarget(*track), "broken", text, 4))
+        messages.append(gating.message("broken", text, 4))
     exactness = compared.comparisons[0].exactness
-    messages += _inexact(track, exactness.status, exactness.text, policy)
-    return Gate(_sorted(messages))
-
-
-def _inexact(
-    track: tuple[str, str, str], status: str, words: str, policy: Policy
-) -> Iterator[Message]:
-    """A repeat that broke the promise of exact mode; one that cannot be compared is a warning."""
-    if status in ("inexact", "not checked"):
-        message = _message(policy, PolicyTarget(*track), "inexact", words, 3)
-        if status == "not checked":
-            message = message._replace(level=LEVELS["warn"], code=0)
-        yield message
-
-
-def _of_functions(
-    policy: Policy, track: tuple[str, str, str], case: str, phase: str, words: str, size: float
-) -> Message:
-    place = PolicyTarget(*track, case, f"{phase}.{FUNCTIONS}")
-    text = f"{words}{_smaller(policy, place, size, 'functions')}"
-    return _message(policy, place, "functions", text, 1, size)
-
-
-def _smaller(policy: Policy, place: PolicyTarget, size: float | None, finding: Finding) -> str:
-    rule = policy.rule(place)
-    if getattr(rule, finding) != "fail" or not rule.is_small(size):
-        return ""
-    return f"; does not fail: below at_least = {100 * rule.at_least:g} %"
+    return Gate(_sorted([*messages, *gating.inexact(exactness.status, exactness.text)]))
 
 
 def of_history(
@@ -168,31 +183,39 @@ def of_history(
         return Gate(_sorted(messages))
     of_arms = function_changes(entries, known_changes)
     for track, mine in by_track(entries).items():
-        last = [entry for entry in mine if entry.night_key == mine[-1].night_key]
+        gating, newest_of = _Gating(policy, track), mine[-1]
+        last = [entry for entry in mine if entry.night_key == newest_of.night_key]
         new = {entry.id for entry in last if entry.night_key == newest.night_key}
         for change in listed:
             # One of an earlier night is said again where it is open.
             lasts = is_loss(change) and change.status == "open"
             if change.course[:3] == track and (change.detected_entry in new or lasts):
-                messages.append(_of_change(change, policy, new=change.detected_entry in new))
+                messages.append(_of_change(gating, change, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
-        messages += [*_lost(last, policy), *_untested(last[-1], policy)]
-        messages += _lax(track, mine[-1].thresholds, judged_in(mine[-1].cases), policy)
-        messages += _too_few(mine[-1], policy)
+        messages += [*_lost(gating, last), *_untested(gating, newest_of)]
+        messages += gating.lax(newest_of.thresholds, judged_in(newest_of.cases))
+        # With so few seeds no verdict of an exact night can ever come.
+        least = pairs_needed(1 - policy.thresholds(track).alpha)
+        for case in newest_of.cases if newest_of.mode == "exact" else ():
+            if len(case.seeds) < least:
+                text = f"{len(case.seeds)} seeds; any verdict needs at least {least}"
+                messages.append(gating.message("too_few", text, 5, case=case.name))
         for entry in last:
             words = f"{entry.session}: the repeated run is {entry.exactness}: no evidence"
-            messages += _inexact(track, entry.exactness, words, policy)
-        for each in of_arms if mine[-1].id in new else ():
+            messages += gating.inexact(entry.exactness, words)
+        for each in of_arms if newest_of.id in new else ():
             is_new = each.entry in new
             if each.track == track and (each.is_standing or (each.functions and is_new)):
                 since = "" if is_new else f"since {each.night}: "
                 text = f"{since}{of_functions(each)}; change {each.id}"
-                message = _of_functions(policy, track, each.case, each.phase, text, each.size)
+                message = gating.of_functions(each.case, each.phase, text, each.size)
                 messages.append(_acknowledgeable(message, each))
     gaps = gaps_of(entries, known_changes)
     for gap in gaps:
-        place = PolicyTarget(*gap.track, gap.case, gap.metric)
-        messages.append(_acknowledgeable(_message(policy, place, gap.kind, gap.line, 3), gap))
+        message = _Gating(policy, gap.track).message(
+            gap.kind, gap.line, 3, case=gap.case, metric=gap.metric
+        )
+        messages.append(_acknowledgeable(message, gap))
     ids = [*(each.id for each in listed), *(gap.id for gap in gaps), *(c.id for c in of_arms)]
     messages += [
         Message("warning", "known changes", words)
@@ -208,8 +231,8 @@ def _acknowledgeable(message: Message, of: NightlyChange | Gap | FunctionsChange
     return message._replace(change=of.id)
 
 
-def _of_change(change: NightlyChange, policy: Policy, *, new: bool) -> Message:
-    place = PolicyTarget(*change.course[:5])
+def _of_change(gating: _Gating, change: NightlyChange, *, new: bool) -> Message:
+    case, metric = change.course.case, change.course.metric
     finding: Finding = "regression" if change.verdict is Verdict.REGRESSION else "improvement"
     if change.kind in ("mixed", "lab", "unexplained", "incomparable"):
         finding = change.kind
@@ -217,32 +240,12 @@ def _of_change(change: NightlyChange, policy: Policy, *, new: bool) -> Message:
     size = None if finding == "incomparable" else change.estimate
     code = 3 if finding in ("lab", "unexplained", "incomparable") else 1
     since = "" if new else f"since {change.night}: "
-    text = f"{since}{change_line(change)}{_smaller(policy, place, size, finding)}"
-    return _acknowledgeable(_message(policy, place, finding, text, code, size), change)
+    text = f"{since}{change_line(change)}{gating.smaller(finding, case, metric, size)}"
+    message = gating.message(finding, text, code, case=case, metric=metric, size=size)
+    return _acknowledgeable(message, change)
 
 
-def _lax(
-    track: tuple[str, str, str], own: Thresholds, judged: Sequence[tuple[str, str]], policy: Policy
-) -> list[Message]:
-    """Thresholds by which less is found than the policy asks for."""
-    lax = laxer(own, policy.thresholds(track, own, judged), judged)
-    text = (
-        f"{lax}; measure without --set thresholds, or with those of the policy, or write change "
-        "and alpha into a rule of the policy"
-    )
-    return [_message(policy, PolicyTarget(*track), "thresholds", text, 2)] if lax else []
-
-
-def _too_few(entry: Entry, policy: Policy) -> Iterator[Message]:
-    """Cases of an exact night with so few seeds that no verdict can ever come of them."""
-    least = pairs_needed(1 - policy.thresholds(entry.track).alpha)
-    for case in entry.cases if entry.mode == "exact" else ():
-        if len(case.seeds) < least:
-            text = f"{len(case.seeds)} seeds; any verdict needs at least {least}"
-            yield _message(policy, PolicyTarget(*entry.track, case.name), "too_few", text, 5)
-
-
-def _lost(measured: Sequence[Entry], policy: Policy) -> Iterator[Message]:
+def _lost(gating: _Gating, measured: Sequence[Entry]) -> Iterator[Message]:
     """Verdicts that one night of one track lost, and a kernel that did not run.
 
     ``measured`` are all measurements of that night, the first one first.  What the host
@@ -251,38 +254,23 @@ def _lost(measured: Sequence[Entry], policy: Policy) -> Iterator[Message]:
     for at, entry in enumerate(measured):
         again = at < len(measured) - 1
         of = f"{entry.session}, measured again since: " if again else ""
-        for case, conclusion in (
-            (of_case, each) for of_case in entry.cases for each in of_case.conclusions
-        ):
-            finding: Finding = "broken" if conclusion.blame == "series" else "failed"
-            if conclusion.verdict is Verdict.FAILED and (finding == "broken" or not again):
-                place = PolicyTarget(*entry.track, case.name, conclusion.metric)
-                code = BLAME_CODES.get(conclusion.blame, 3)
-                yield _message(policy, place, finding, f"{of}{conclusion.reason}", code)
+        for case in entry.cases:
+            for each in case.conclusions:
+                finding: Finding = "broken" if each.blame == "series" else "failed"
+                if each.verdict is Verdict.FAILED and (finding == "broken" or not again):
+                    code = BLAME_CODES.get(each.blame, 3)
+                    text, metric = f"{of}{each.reason}", each.metric
+                    yield gating.message(finding, text, code, case=case.name, metric=metric)
 
 
-def _untested(entry: Entry, policy: Policy) -> Iterator[Message]:
+def _untested(gating: _Gating, entry: Entry) -> Iterator[Message]:
     """Phases of a night in which nothing ran that differs between two arms."""
     for (arm, against), pairs in entry.of_series.items():
         idle = [pair for pair in pairs if pair[1].verdict is Verdict.NOT_TESTED]
         finding: Finding = "partly_tested" if len(idle) < len(pairs) else "not_tested"
-        for case, conclusion in idle:
-            place = PolicyTarget(*entry.track, case, conclusion.metric)
-            text = f"{arm} against {against}: ({conclusion.reason})"
-            yield _message(policy, place, finding, text, 3)
-
-
-def _message(
-    policy: Policy,
-    place: PolicyTarget,
-    finding: Finding,
-    text: str,
-    code: int,
-    size: float | None = None,
-) -> Message:
-    """The message of a finding, as the rule of its place has it; ``size`` is a fraction."""
-    action = policy.rule(place).action(finding, size)
-    return Message(LEVELS[action], f"{finding}: {place}", text, code if action == "fail" else 0)
+        for case, each in idle:
+            text = f"{arm} against {against}: ({each.reason})"
+            yield gating.message(finding, text, 3, case=case, metric=each.metric)
 
 
 def _sorted(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -169,11 +169,9 @@ def standing(program: str = QEMU) -> QemuStanding:
 
 def vcpus_run(program: str, version: str, known: Iterable[KnownRelease]) -> str:
     """The numbers of vCPUs that a release was run with; empty: it never was."""
-    release = (program, facts.version_numbers(version)[:RELEASE_NUMBERS])
-    same = (
-        each for each in known if release == (each.program, facts.version_numbers(each.release))
-    )
-    return next((each.vcpus for each in same), "")
+    numbers = facts.version_numbers(version)[:RELEASE_NUMBERS]
+    by_release = {(each.program, facts.version_numbers(each.release)): each.vcpus for each in known}
+    return by_release.get((program, numbers), "")
 
 
 def check_qemu() -> DoctorCheck:

@@ -284,16 +284,13 @@ class QueueStore:
         Raises UsageError: somebody works on it, or it is gone.
         """
         try:
-            lock = self._lock(entry_id)
-            lock.acquire(timeout=INSTANT_S)
+            held = self._lock(entry_id).acquire(timeout=INSTANT_S)
         except Timeout:
             raise UsageError(
                 "is being measured", where=entry_id, next_step="wait until it has ended"
             ) from None
-        try:
+        with held:
             yield self._entry(entry_id)
-        finally:
-            lock.release()
 
     @contextmanager
     def claim(
@@ -306,13 +303,13 @@ class QueueStore:
         for entry in self.read().entries:
             if not entry.is_open or not may(entry):
                 continue
-            lock = self._lock(entry.id)
+            # One that waits is held for an instant only, or about to be marked.
+            patience_s = INSTANT_S if entry.state == "waiting" else 0
             try:
-                # One that waits is held for an instant only, or about to be marked.
-                lock.acquire(timeout=INSTANT_S if entry.state == "waiting" else 0)
+                held = self._lock(entry.id).acquire(timeout=patience_s)
             except Timeout:
                 continue
-            try:
+            with held:
                 try:
                     now = self._entry(entry.id)
                 except InfraError:
@@ -320,8 +317,6 @@ class QueueStore:
                 if now.is_open:
                     yield now
                     return
-            finally:
-                lock.release()
         yield None
 
     def session(self, entry: QueueEntry) -> Path:
