@@ -117,6 +117,46 @@ class _Gating(NamedTuple):
         )
         return [self.message("thresholds", text, 2)] if lax else []
 
+    def of_change(self, change: NightlyChange, *, new: bool) -> Message:
+        """What is said of a change, which is of an earlier night unless ``new``."""
+        case, metric = change.course.case, change.course.metric
+        finding: Finding = "regression" if change.verdict is Verdict.REGRESSION else "improvement"
+        if change.kind in ("mixed", "lab", "unexplained", "incomparable"):
+            finding = change.kind
+        # How large a difference is says nothing where it is not judged.
+        size = None if finding == "incomparable" else change.estimate
+        code = 3 if finding in ("lab", "unexplained", "incomparable") else 1
+        since = "" if new else f"since {change.night}: "
+        text = f"{since}{change_line(change)}{self.smaller(finding, case, metric, size)}"
+        message = self.message(finding, text, code, case=case, metric=metric, size=size)
+        return _acknowledgeable(message, change)
+
+    def lost(self, measured: Sequence[Entry]) -> Iterator[Message]:
+        """Verdicts that one night of one track lost, and a kernel that did not run.
+
+        ``measured`` are all measurements of that night, the first one first.  What the host
+        lost is made good by measuring again; a kernel that did not run once is broken.
+        """
+        for at, entry in enumerate(measured):
+            again = at < len(measured) - 1
+            of = f"{entry.session}, measured again since: " if again else ""
+            for case in entry.cases:
+                for each in case.conclusions:
+                    finding: Finding = "broken" if each.blame == "series" else "failed"
+                    if each.verdict is Verdict.FAILED and (finding == "broken" or not again):
+                        code = BLAME_CODES.get(each.blame, 3)
+                        text, metric = f"{of}{each.reason}", each.metric
+                        yield self.message(finding, text, code, case=case.name, metric=metric)
+
+    def untested(self, entry: Entry) -> Iterator[Message]:
+        """Phases of a night in which nothing ran that differs between two arms."""
+        for (arm, against), pairs in entry.of_series.items():
+            idle = [pair for pair in pairs if pair[1].verdict is Verdict.NOT_TESTED]
+            finding: Finding = "partly_tested" if len(idle) < len(pairs) else "not_tested"
+            for case, each in idle:
+                text = f"{arm} against {against}: ({each.reason})"
+                yield self.message(finding, text, 3, case=case, metric=each.metric)
+
 
 def of_session(compared: SessionComparison, policy: Policy) -> Gate:
     """The gate of one session: each of its verdicts by the rule that fits."""
@@ -190,9 +230,9 @@ def of_history(
             # One of an earlier night is said again where it is open.
             lasts = is_loss(change) and change.status == "open"
             if change.course[:3] == track and (change.detected_entry in new or lasts):
-                messages.append(_of_change(gating, change, new=change.detected_entry in new))
+                messages.append(gating.of_change(change, new=change.detected_entry in new))
         # Of a track that was not measured tonight its last night still stands.
-        messages += [*_lost(gating, last), *_untested(gating, newest_of)]
+        messages += [*gating.lost(last), *gating.untested(newest_of)]
         messages += gating.lax(newest_of.thresholds, judged_in(newest_of.cases))
         # With so few seeds no verdict of an exact night can ever come.
         least = pairs_needed(1 - policy.thresholds(track).alpha)
@@ -229,48 +269,6 @@ def _acknowledgeable(message: Message, of: NightlyChange | Gap | FunctionsChange
     if of.status not in ("open", "small"):
         message = message._replace(level=LEVELS["pass"], code=0)
     return message._replace(change=of.id)
-
-
-def _of_change(gating: _Gating, change: NightlyChange, *, new: bool) -> Message:
-    case, metric = change.course.case, change.course.metric
-    finding: Finding = "regression" if change.verdict is Verdict.REGRESSION else "improvement"
-    if change.kind in ("mixed", "lab", "unexplained", "incomparable"):
-        finding = change.kind
-    # How large a difference is says nothing where it is not judged.
-    size = None if finding == "incomparable" else change.estimate
-    code = 3 if finding in ("lab", "unexplained", "incomparable") else 1
-    since = "" if new else f"since {change.night}: "
-    text = f"{since}{change_line(change)}{gating.smaller(finding, case, metric, size)}"
-    message = gating.message(finding, text, code, case=case, metric=metric, size=size)
-    return _acknowledgeable(message, change)
-
-
-def _lost(gating: _Gating, measured: Sequence[Entry]) -> Iterator[Message]:
-    """Verdicts that one night of one track lost, and a kernel that did not run.
-
-    ``measured`` are all measurements of that night, the first one first.  What the host
-    lost is made good by measuring again; a kernel that did not run once is broken.
-    """
-    for at, entry in enumerate(measured):
-        again = at < len(measured) - 1
-        of = f"{entry.session}, measured again since: " if again else ""
-        for case in entry.cases:
-            for each in case.conclusions:
-                finding: Finding = "broken" if each.blame == "series" else "failed"
-                if each.verdict is Verdict.FAILED and (finding == "broken" or not again):
-                    code = BLAME_CODES.get(each.blame, 3)
-                    text, metric = f"{of}{each.reason}", each.metric
-                    yield gating.message(finding, text, code, case=case.name, metric=metric)
-
-
-def _untested(gating: _Gating, entry: Entry) -> Iterator[Message]:
-    """Phases of a night in which nothing ran that differs between two arms."""
-    for (arm, against), pairs in entry.of_series.items():
-        idle = [pair for pair in pairs if pair[1].verdict is Verdict.NOT_TESTED]
-        finding: Finding = "partly_tested" if len(idle) < len(pairs) else "not_tested"
-        for case, each in idle:
-            text = f"{arm} against {against}: ({each.reason})"
-            yield gating.message(finding, text, 3, case=case, metric=each.metric)
 
 
 def _sorted(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -16,7 +16,7 @@ from text import words
 from workloads.job import limit_text
 from workloads.job_file import NO_DATA, place_of
 from workloads.parse import FioResult, GuestResult, PhaseResult
-from workloads.spec import Check, Phase
+from workloads.spec import Phase
 
 MIB = 1 << 20
 # How problems begin that are to be mended by whoever named the arm's settings, or its kernel: the
@@ -281,7 +281,8 @@ def _mib(number: float) -> str:
     return f"{number / MIB:.1f} MiB"
 
 
-def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
+def limit_hit(phase: PhaseResult, claim: Claim) -> str:
+    """Reclaim was at the limit: it was hit, and the cgroup was as good as full."""
     hits, peak = _rise(phase, "memory_events", "max"), phase.after.memory_peak_bytes
     if hits and peak >= LIMIT_SHARE * claim.limit_bytes:
         return ""
@@ -289,7 +290,7 @@ def _limit_hit(phase: PhaseResult, claim: Claim) -> str:
     return f"limit not hit: peak {_mib(peak)} of {limit}, memory.events max rose by {hits}"
 
 
-def _charged(phase: PhaseResult, claim: Claim) -> str:
+def charged(phase: PhaseResult, claim: Claim) -> str:
     """What is cached under the limit, or was: fio drops its file before each pass."""
     stolen = _rise(phase, "memory_stat", "pgsteal") * claim.page_bytes
     file = phase.after.memory_stat["file"] + stolen
@@ -298,26 +299,40 @@ def _charged(phase: PhaseResult, claim: Claim) -> str:
     return f"file not charged to the cgroup: {_mib(file)} of {claim.limit_bytes / MIB:.0f} MiB"
 
 
-def _thp_present(phase: PhaseResult, claim: Claim) -> str:
+def refaults(phase: PhaseResult, claim: Claim) -> str:
+    """Pages came back that had been evicted."""
+    return "" if _rise(phase, "vmstat", "workingset_refault_file") > 0 else "no refaults"
+
+
+def thp_before(phase: PhaseResult, claim: Claim) -> str:
+    """The phase before left huge pages."""
+    return "" if phase.before.memory_stat["file_thp"] else "no huge pages left by the phase before"
+
+
+def thp_present(phase: PhaseResult, claim: Claim) -> str:
+    """A share of what is cached is huge."""
     thp, file = phase.after.memory_stat["file_thp"], phase.after.memory_stat["file"]
     if file and thp >= THP_SHARE * file:
         return ""
     return f"no huge pages: file_thp {_mib(thp)} of {_mib(file)} cached"
 
 
-def _thp_absent(phase: PhaseResult, claim: Claim) -> str:
+def thp_absent(phase: PhaseResult, claim: Claim) -> str:
+    """Nothing cached is huge, before and after."""
     thp = max(phase.before.memory_stat["file_thp"], phase.after.memory_stat["file_thp"])
     return f"huge pages present: file_thp {_mib(thp)}" if thp else ""
 
 
-def _caches_kept(phase: PhaseResult, claim: Claim) -> str:
+def caches_kept(phase: PhaseResult, claim: Claim) -> str:
+    """What the phase before left is cached still."""
     file, limit = phase.before.memory_stat["file"], claim.limit_bytes
     if file >= CHARGED_SHARE * limit:
         return ""
     return f"caches not kept: {_mib(file)} of {limit / MIB:.0f} MiB before the phase"
 
 
-def _written_back(phase: PhaseResult, claim: Claim) -> str:
+def written_back(phase: PhaseResult, claim: Claim) -> str:
+    """What fio wrote came to the device."""
     written = phase.after.device_written_bytes - phase.before.device_written_bytes
     fio_bytes = phase.fio.write.io_bytes if phase.fio else 0
     if written >= WRITTEN_SHARE * fio_bytes:
@@ -325,7 +340,7 @@ def _written_back(phase: PhaseResult, claim: Claim) -> str:
     return f"not written back: {written} bytes reached the device, fio wrote {fio_bytes}"
 
 
-def _huge_as_configured(phase: PhaseResult, claim: Claim) -> str:
+def huge_as_configured(phase: PhaseResult, claim: Claim) -> str:
     """Of tmpfs, which says nothing of ``huge=never``: it is the default."""
     kind, _, options = phase.mounted.partition(" ")
     expected, actual = (
@@ -342,7 +357,8 @@ def _huge_as_configured(phase: PhaseResult, claim: Claim) -> str:
     return ""
 
 
-def _memory_as_configured(phase: PhaseResult, claim: Claim) -> str:
+def memory_as_configured(phase: PhaseResult, claim: Claim) -> str:
+    """As much memory is free as the experiment says."""
     free, expected = phase.before.vmstat["nr_free_pages"] * claim.page_bytes, claim.memory_bytes
     if abs(free - expected) <= MEMORY_SHARE * expected:
         return ""
@@ -350,7 +366,7 @@ def _memory_as_configured(phase: PhaseResult, claim: Claim) -> str:
     return f"{free_mib:.0f} MiB of memory free before the phase, expected {expected_mib:.0f} MiB"
 
 
-def _reclaimed(phase: PhaseResult, claim: Claim) -> str:
+def reclaimed(phase: PhaseResult, claim: Claim) -> str:
     """What was written and did not fit must have gone again."""
     reclaimed = _rise(phase, "memory_stat", "pgsteal") * claim.page_bytes
     excess = max(0, claim.file_bytes - claim.memory_bytes)
@@ -368,22 +384,16 @@ def _went_out(where: str, phase: PhaseResult, claim: Claim) -> str:
 
 
 WENT_TO = {"pswp": "swap", "zswp": "zswap"}
-CHECKS: Mapping[Check, Callable[[PhaseResult, Claim], str]] = {
-    "limit_hit": _limit_hit,
-    "charged": _charged,
-    "refaults": lambda phase, _: (
-        "" if _rise(phase, "vmstat", "workingset_refault_file") > 0 else "no refaults"
-    ),
-    "thp_present": _thp_present,
-    "thp_absent": _thp_absent,
-    "thp_before": lambda phase, _: (
-        "" if phase.before.memory_stat["file_thp"] else "no huge pages left by the phase before"
-    ),
-    "caches_kept": _caches_kept,
-    "written_back": _written_back,
-    "huge_as_asked": _huge_as_configured,
-    "memory_as_asked": _memory_as_configured,
-    "reclaimed": _reclaimed,
+CHECKS: Mapping[str, Callable[[PhaseResult, Claim], str]] = {
+    **{
+        check.__name__: check
+        for check in (
+            *(limit_hit, charged, refaults, thp_present, thp_absent, thp_before, caches_kept),
+            *(written_back, reclaimed),
+        )
+    },
+    "huge_as_asked": huge_as_configured,
+    "memory_as_asked": memory_as_configured,
     "swapped": partial(_went_out, "pswp"),
     "zswapped": partial(_went_out, "zswp"),
 }
