@@ -23,6 +23,7 @@ from results.record import CaseRecord, Manifest, PhaseRecord, Record, RunCost, R
 
 T = TypeVar("T")
 Key = TypeVar("Key", bound=tuple[object, ...] | str)
+Other = TypeVar("Other", bound=tuple[object, ...] | str)
 Floats = npt.NDArray[np.float64]
 # One row of numbers an arm, base first; one number a seed.
 Table = Sequence[Sequence[float]] | Floats
@@ -363,13 +364,22 @@ Row = tuple[Key, str, Sequence[float]]
 
 @dataclass(frozen=True)
 class CountTable(Generic[Key]):
-    """Sums by key: ``raw`` is (arms, seeds, keys, columns), ``units`` (arms, seeds)."""
+    """Sums by key: ``raw`` is (arms, seeds, keys, columns), ``units`` (arms, seeds).
+
+    ``present`` tells of each arm which keys it has: (arms, keys).
+    """
 
     keys: list[Key]
     files: dict[Key, str]
-    only_in: list[Arm]
+    present: npt.NDArray[np.bool_]
     raw: Floats
     units: Floats
+
+    @property
+    def only_in(self) -> list[Arm]:
+        """For each key the arm that alone has it."""
+        both = self.present.T.tolist()
+        return ["" if base and patched else "base" if base else "patched" for base, patched in both]
 
     @property
     def per_unit(self) -> Floats:
@@ -383,6 +393,18 @@ class CountTable(Generic[Key]):
         # All at once: a session has tens of thousands, and each array has a price.
         pairs = columns(flat[0], flat[1])
         return [pairs[at * columns_ : (at + 1) * columns_] for at in range(keys)]
+
+    def grouped(self, group: Callable[[Key], Other]) -> CountTable[Other]:
+        """The sums of keys that ``group`` makes one of; without files."""
+        groups = [group(key) for key in self.keys]
+        keys = sorted({*groups})
+        at = {key: place for place, key in enumerate(keys)}
+        places = [at[key] for key in groups]
+        raw = np.zeros((*self.raw.shape[:2], len(keys), self.raw.shape[3]))
+        np.add.at(np.moveaxis(raw, 2, 0), places, np.moveaxis(self.raw, 2, 0))
+        present = np.zeros((2, len(keys)), np.bool_)
+        np.logical_or.at(present.T, places, self.present.T)
+        return CountTable(keys, {}, present, raw, self.units)
 
     def places(self) -> list[dict[str, Any]]:
         """Of keys that are :class:`Named`: what a record says of where a row was counted."""
@@ -421,11 +443,7 @@ def table(
                 numbers = np.array([row for _, _, row in rows], np.float64)
                 np.add.at(raw[arm, seed], places, numbers)
                 present[arm, places] = True
-    only: list[Arm] = [
-        "" if base and patched else "base" if base else "patched"
-        for base, patched in present.T.tolist()
-    ]
-    return CountTable(keys, files, only, raw, units)
+    return CountTable(keys, files, present, raw, units)
 
 
 def share(count: Paired, whole: Paired) -> float:

@@ -5,14 +5,12 @@ An interruption is an interrupt, an exception or a host call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from analysis import counts
 from analysis.counts import (
     Arm,
-    CountedPhase,
-    CountTable,
     Named,
     OnePhase,
     Paired,
@@ -24,7 +22,6 @@ from results.profile import (
     IDLE_PROGRAM,
     INTERRUPTIONS,
     KINDS,
-    Interruption,
     InterruptionKind,
     PhaseProfile,
 )
@@ -142,29 +139,28 @@ class InterruptionComparison(OnePhase):
 
 class _Place(NamedTuple):
     kind: InterruptionKind
-    handler: str = ""
-    user: bool = False
-    function: str = ""
+    handler: str
+    user: bool
+    function: str
 
 
-def _sums(here: CountedPhase, place: Callable[[Interruption], _Place]) -> CountTable[_Place]:
-    return here.table(
-        lambda run: ((place(each), "", (each.count,)) for each in run.interruptions or ()), 1
-    )
+def _interrupted(run: PhaseProfile) -> Iterator[Row[_Place]]:
+    for each in run.interruptions or ():
+        yield _Place(each.kind, each.handler, each.user, each.function), "", (each.count,)
 
 
 def compare_interruptions(recorded: Recorded) -> Iterator[InterruptionComparison]:
     """One comparison a case and phase whose interruptions were counted on both arms."""
     for here in counts.phases(recorded, lambda run: run.interruptions is not None):
-        kinds = _sums(here, lambda each: _Place(each.kind))
-        of_kind = {key.kind: count for key, (count,) in zip(kinds.keys, kinds.rows(), strict=True)}
-        handlers = _sums(here, lambda each: _Place(each.kind, each.handler))
+        every = here.table(_interrupted, 1)
+        kinds = every.grouped(lambda key: key.kind)
+        of_kind = {kind: count for kind, (count,) in zip(kinds.keys, kinds.rows(), strict=True)}
+        handlers = every.grouped(lambda key: key[:2])
         entered = [
-            HandlerCount(kind=key.kind, handler=key.handler, count=count)
-            for key, (count,) in zip(handlers.keys, handlers.rows(), strict=True)
+            HandlerCount(kind=kind, handler=handler, count=count)
+            for (kind, handler), (count,) in zip(handlers.keys, handlers.rows(), strict=True)
         ]
         entered.sort(key=lambda each: (INTERRUPTIONS.index(each.kind), each.handler))
-        every = _sums(here, lambda each: _Place(each.kind, each.handler, each.user, each.function))
         ranked = [
             (
                 -counts.share(count, of_kind[key.kind]),

@@ -207,11 +207,6 @@ class MeasuredLocks(OnePhase):
     pairs: tuple[WaitedFor, ...] = ()
 
     @property
-    def shown(self) -> tuple[MeasuredLock, ...]:
-        """The rows that are listed."""
-        return self.rows[: self.listed]
-
-    @property
     def foremost(self) -> MeasuredLock | None:
         """The lock that moved most, else the one that stands first among those that spin."""
         rows = [row for row in self.rows if not row.sleeps]
@@ -261,25 +256,19 @@ def _rows(here: CountedPhase, taken: _Taken) -> list[MeasuredLock]:
             of_run[label] = max(of_run.get(label, 0), spent)
     places = here.table(
         lambda run: (
-            ((taker.label, site.function), "", (site.taken, site.held))
-            for _, site, taker in taken[id(run)]
-        ),
-        2,
-    )
-    each_time = counts.ratios(places.raw[..., 1], places.raw[..., 0])
-    of_sites: dict[str, list[TakenIn]] = {}
-    for (label, function), (times, held), each in zip(
-        places.keys, places.rows(), each_time, strict=True
-    ):
-        site_row = TakenIn(function=function, taken=times, held=held, held_each=each)
-        of_sites.setdefault(label, []).append(site_row)
-    table = here.table(
-        lambda run: (
-            (taker.label, "", (site.taken, site.held, site.waits, site.waited))
+            ((taker.label, site.function), "", (site.taken, site.held, site.waits, site.waited))
             for _, site, taker in taken[id(run)]
         ),
         4,
     )
+    each_time = counts.ratios(places.raw[..., 1], places.raw[..., 0])
+    of_sites: dict[str, list[TakenIn]] = {}
+    for (label, function), (times, held, *_), each in zip(
+        places.keys, places.rows(), each_time, strict=True
+    ):
+        site_row = TakenIn(function=function, taken=times, held=held, held_each=each)
+        of_sites.setdefault(label, []).append(site_row)
+    table = places.grouped(lambda key: key[0])
     held_each = counts.ratios(table.raw[..., 1], table.raw[..., 0])
     happened = np.asarray(table.raw.any(axis=(0, 1)), np.bool_)
     rows = []

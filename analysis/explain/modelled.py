@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from analysis import counts
@@ -232,27 +232,22 @@ class LinesComparison(OnePhase):
 class _LineKey(NamedTuple):
     object: str
     named: bool
-    taker: str = ""
-    holder: str = ""
+    taker: str
+    holder: str
 
 
-def _of_objects(move: LineMove) -> _LineKey:
+def _key(move: LineMove) -> _LineKey:
     title = f"{move.object} (of each CPU)" if move.kind == "of_cpu" else move.object
-    return _LineKey(title or MEMORY_OF[move.kind], bool(move.object))
+    return _LineKey(title or MEMORY_OF[move.kind], bool(move.object), move.taker, move.holder)
 
 
-def _of_functions(move: LineMove) -> _LineKey:
-    return _of_objects(move)._replace(taker=move.taker, holder=move.holder)
+def _moves(run: PhaseProfile) -> Iterator[Row[_LineKey]]:
+    for move in run.lines or ():
+        yield _key(move), "", (move.reads + move.writes, move.reads, move.writes, move.apart)
 
 
-def _table(here: CountedPhase, key: Callable[[LineMove], _LineKey]) -> CountTable[_LineKey]:
-    return here.table(
-        lambda run: (
-            (key(move), "", (move.reads + move.writes, move.reads, move.writes, move.apart))
-            for move in run.lines or ()
-        ),
-        len(NUMBERS),
-    )
+def _of_objects(table: CountTable[_LineKey]) -> CountTable[_LineKey]:
+    return table.grouped(lambda key: key._replace(taker="", holder=""))
 
 
 def _by_turns(here: Paired, other: Both | None) -> bool:
@@ -261,21 +256,17 @@ def _by_turns(here: Paired, other: Both | None) -> bool:
 
 
 def _rows(
-    here: CountedPhase, beside: CountedPhase | None, key: Callable[[LineMove], _LineKey]
+    table: CountTable[_LineKey],
+    beside: CountTable[_LineKey] | None,
+    ends: Mapping[_LineKey, LineMove],
 ) -> list[MovedLines]:
-    table = _table(here, key)
+    """``beside`` is of the runs with other turns; ``ends`` has the bytes of objects."""
     there: dict[_LineKey, Both] = {}
     if beside:
-        other = _table(beside, key)
         there = {
             at: (pairs[0].base, pairs[0].patched)
-            for at, pairs in zip(other.keys, other.rows(), strict=True)
+            for at, pairs in zip(beside.keys, beside.rows(), strict=True)
         }
-    # The bytes of named objects by functions, over all runs: of base first.
-    ends: dict[_LineKey, LineMove] = {}
-    for run in here.every if key is _of_functions else ():
-        for move in run.lines or ():
-            ends.setdefault(key(move), move)
     rows = []
     for at, only_in, pairs in zip(table.keys, table.only_in, table.rows(), strict=True):
         turns = there.get(at, (0.0, 0.0)) if beside else None
@@ -362,13 +353,18 @@ def compare_lines(recorded: Recorded) -> Iterator[LinesComparison]:
         beside = _followed(recorded, others[0]) if others else {}
         for at, here in _followed(recorded, first).items():
             assert first.machine is not None
-            there, other = beside.get(at), None
-            total = _table(here, _of_objects).total()
-            if there:
-                there = dataclasses.replace(there, unit=here.unit, unit_title=here.unit_title)
-                all_lines = _table(there, _of_objects).total()[0]
+            table, turned, other = here.table(_moves, len(NUMBERS)), None, None
+            if at in beside:
+                there = dataclasses.replace(beside[at], unit=here.unit)
+                turned = there.table(_moves, len(NUMBERS))
+                all_lines = turned.total()[0]
                 other = all_lines.base, all_lines.patched
-            pairs = _rows(here, there, _of_functions)
+            # The bytes of named objects by functions, over all runs: of base first.
+            ends: dict[_LineKey, LineMove] = {}
+            for move in (move for run in here.every for move in run.lines or ()):
+                ends.setdefault(_key(move), move)
+            total, pairs = table.total(), _rows(table, turned, ends)
+            objects = _rows(_of_objects(table), turned and _of_objects(turned), {})
             yield LinesComparison(
                 **here.where,
                 twin=first.name,
@@ -376,11 +372,11 @@ def compare_lines(recorded: Recorded) -> Iterator[LinesComparison]:
                 machine_title=first.machine.title,
                 vcpus=first.guest.vcpus,
                 metronome_ns=first.guest.metronome_ns,
-                other_ns=others[0].guest.metronome_ns if there else 0,
+                other_ns=others[0].guest.metronome_ns if turned else 0,
                 total=MovedSum(**dict(zip(NUMBERS, total, strict=True))),
                 other=other,
                 by_turns=_by_turns(total[0], other),
-                objects=_most(_rows(here, there, _of_objects), MOST_OBJECTS),
+                objects=_most(objects, MOST_OBJECTS),
                 pairs=_most(pairs, MOST_PAIRS),
                 pair_count=len(pairs),
             )
