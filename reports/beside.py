@@ -15,6 +15,7 @@ from analysis.native import Judged
 from analysis.statistics import Welch, as_change, holm, welch
 from reports import wording
 from reports.document import Block, Column, Heading, Paragraph, Row, Table, listing, row
+from reports.native import names_of
 from reports.sections.answer import label
 from results.native import NativeHead
 from results.outside import OutsideMetric
@@ -114,10 +115,9 @@ def of_files(pairs: Sequence[OutsideComparison]) -> Iterator[Row]:
 
 def of_native(head: NativeHead, judged: Iterable[Judged]) -> list[Row]:
     """The phases of a session of native mode as rows."""
-    many = len(head.arms) > 2
     return [
         row(
-            f"{each.case}: {each.phase}{f' ({each.arm})' if many else ''}",
+            name,
             f"{wording.figure(each.base_ns, 4)} ns" if each.base_ns else wording.NOTHING,
             wording.percent(wording.estimate(each.change)),
             wording.between(*both) if (both := wording.ends(each.change)) else wording.NOTHING,
@@ -127,7 +127,7 @@ def of_native(head: NativeHead, judged: Iterable[Judged]) -> list[Row]:
             str(each.verdict),
             strong=True,
         )
-        for each in judged
+        for each, name in names_of(head, judged).items()
     ]
 
 

@@ -6,7 +6,6 @@ The same session folder gives the same bytes every time.
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,7 +82,7 @@ def _blocks(sections: Sequence[Section], view: View) -> list[Block]:
 
 def as_text(session: SessionComparison, width: int = text.WIDTH, folder: str = "") -> str:
     """The report for a terminal of so many columns, of a session in this folder."""
-    return text.text(_blocks(TEXT, View(of_operations(session), folder=folder)), width)
+    return text.text(_blocks(TEXT, View(session, folder=folder)), width)
 
 
 def answer_lines(
@@ -98,12 +97,12 @@ def answer_lines(
 
 def as_markdown(session: SessionComparison) -> str:
     """The report as Markdown."""
-    return markdown.text(_blocks(MARKDOWN, View(of_operations(session))))
+    return markdown.text(_blocks(MARKDOWN, View(session)))
 
 
 def as_html(session: SessionComparison, *, drawn: bool = True) -> str:
     """The report as one page, with its charts where it is ``drawn``."""
-    view = View(of_operations(session), drawn=drawn)
+    view = View(session, drawn=drawn)
     experiment = session.manifest.experiment
     over = f"Twinboot · {experiment.name} · {experiment.mode} mode · {subject.origin(view)}"
     any_counted = view.first.headlines or view.first.attributions
@@ -163,7 +162,7 @@ def as_summary(session: SessionComparison) -> str:
     The whole report is in a fold, as much of it as there is room for: nothing but the fold has to
     be closed where it is cut.
     """
-    view = View(of_operations(session), of_others=True)
+    view = View(session, of_others=True)
     blocks = [Heading(sentences.title(view.session.manifest), 2), *answer.answer(view)]
     warnings = (each for each in view.session.findings if each.level == "warning")
     items = tuple(Item(sentences.of_finding(f), f.level, f.scope) for f in warnings)
@@ -175,17 +174,9 @@ def as_summary(session: SessionComparison) -> str:
     return text if len(text) <= MOST else f"{head[:MOST]}{CUT}"
 
 
-def _of_operations(form: Form) -> Form:
-    @functools.wraps(form)
-    def of_shown(session: SessionComparison) -> str:
-        return form(of_operations(session))
-
-    return of_shown
-
-
+# Of a session per operation, all but the JSON.
 _WRITERS: tuple[Form, ...] = (
-    *(as_text, as_markdown),
-    *map(_of_operations, (mail.letter, lkp.render, mmtests.render)),
+    *(as_text, as_markdown, mail.letter, lkp.render, mmtests.render),
     *(as_html, json_form.render, as_summary),
 )
 FORMS: Mapping[str, Form] = MappingProxyType(dict(zip(FORM_NAMES, _WRITERS, strict=True)))
@@ -210,9 +201,10 @@ def render(
     """
     if form not in FORMS:
         raise ReportError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
+    shown = session if form == "json" else of_operations(session)
     if form == "text" and width is not None:
-        return as_text(session, width, folder)
-    return FORMS[form](session) if drawn or form != "html" else as_html(session, drawn=False)
+        return as_text(shown, width, folder)
+    return FORMS[form](shown) if drawn or form != "html" else as_html(shown, drawn=False)
 
 
 def read_comparison(folder: Path) -> SessionComparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -55,17 +55,15 @@ def _bounds(change: Change | None) -> str:
     return " to ".join(map(wording.percent, both)) if both else wording.NOTHING
 
 
-def _half(change: Change | None) -> str:
-    both = wording.ends(change)
-    return f"{50 * (both[1] - both[0]):.2f} %" if both else wording.NOTHING
+def names_of(head: NativeHead, judged: Iterable[Judged]) -> dict[Judged, str]:
+    """Case and phase, with more than two arms the arm."""
+    many = len(head.arms) > 2
+    return {each: f"{each.case}: {each.phase}{f' ({each.arm})' * many}" for each in judged}
 
 
 def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> list[Block]:
     """The whole report below its title."""
-    many = len(head.arms) > 2
-    names = {
-        each: f"{each.case}: {each.phase}{f' ({each.arm})' if many else ''}" for each in judged
-    }
+    names = names_of(head, judged)
     rows = [
         VerdictRow(
             word=str(each.verdict),
@@ -87,12 +85,13 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
                 wording.percent(wording.estimate(each.change)),
                 _bounds(each.change),
                 wording.percent(wording.estimate(each.again)),
-                _half(each.again),
+                f"{50 * (again[1] - again[0]):.2f} %" if again else wording.NOTHING,
                 f"{each.slow} of {each.rounds}",
                 wording.NOTHING if each.crossing is None else f"{100 * each.crossing:.0f} %",
                 strong=each.verdict in CALLED,
             )
             for each in judged
+            for again in [wording.ends(each.again)]
         ),
     )
     arms = [
@@ -105,8 +104,10 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
     ]
     host = [(name.replace("_", " "), fact) for name, fact in head.host.items()]
     made = sum(boot.seconds for boot in boots)
-    foreign = sum(boot.foreign for boot in boots) / len(boots) if boots else 0.0
-    stolen = sum(boot.stolen for boot in boots) / len(boots) if boots else 0.0
+    foreign, stolen = (
+        sum(getattr(boot, name) for boot in boots) / max(len(boots), 1)
+        for name in ("foreign", "stolen")
+    )
     during = (
         f"{counted(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others and "
         f"these boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
@@ -164,12 +165,7 @@ Writer = Callable[[NativeHead, Sequence[NativeBoot], Sequence[Judged]], str]
 FORMS: Mapping[str, Writer] = MappingProxyType(
     {"text": as_text, "markdown": as_markdown, "html": as_html, "json": as_json}
 )
-FILES = {
-    "text": "report.txt",
-    "markdown": "report.md",
-    "html": "report.html",
-    "json": "report.json",
-}
+FILES = dict(zip(FORMS, ("report.txt", "report.md", "report.html", "report.json"), strict=True))
 
 
 def write_all(folder: Path, form: str, *, write: bool = True) -> tuple[str, tuple[Judged, ...]]:

@@ -397,7 +397,7 @@ def noise(metric: MetricComparison) -> str:
     text = f"base against itself differs by {wording.again_size(metric)}"
     many = counted(again.pairs, "block")
     if both := wording.ends(again):
-        bounds = wording.within(metric, *both)
+        bounds = wording.within(metric.unit, metric.base, *both)
         text = f"{text} {bounds} at {100 * again.level:.4g} % ({many})"
     else:
         text = f"{text} in {many}, too few for an interval"

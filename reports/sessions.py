@@ -5,10 +5,10 @@ The line is for who edits a kernel and looks at one verdict after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from analysis.many import SessionComparison, compare_session
-from analysis.native import judge
+from analysis.native import Judged, judge
 from analysis.operations import operation_of
 from analysis.two_sessions import PairedMetric, SessionPair
 from analysis.verdict import CALLED, Judgement, Verdict
@@ -60,55 +60,36 @@ class ListedSession(Record):
 
 def listed(head: SessionHead, *, strict: bool = False) -> ListedSession:
     """What the report of a session says."""
+    known = {"folder": str(head.folder), "created": head.created}
     if head.native:
-        return _native(head, head.native, strict=strict)
-    if head.manifest is None:
-        return ListedSession(folder=str(head.folder), problem=head.problem)
-    experiment = head.manifest.experiment
-    known = {
-        "folder": str(head.folder),
-        "created": head.manifest.created,
-        "experiment": experiment.name,
-        "mode": experiment.mode,
-        "subject": sentences.subject(experiment),
-    }
+        native = head.native
+        known |= {"experiment": native.name, "mode": "native", "subject": native.title}
+    elif head.manifest:
+        experiment = head.manifest.experiment
+        known |= {"experiment": experiment.name, "mode": experiment.mode}
+        known["subject"] = sentences.subject(experiment)
+    else:
+        return ListedSession(**known, problem=head.problem)
     try:
-        session = compare_session(open_session(head.folder, counted=False))
+        if head.native:
+            judged = judge(*read_native(head.folder))
+            judgements = [each.judgement for each in judged]
+            code = exit_code(judgements, (), strict=strict)
+            verdict, primary = sentences.verdict_counts(judgements), _timed(head.native, judged)
+        else:
+            session = compare_session(open_session(head.folder, counted=False))
+            code = outcome(session, strict=strict)
+            verdict, primary = headline(session).text, _primary(session)
     except (RecordError, OSError) as error:
         return ListedSession(**known, problem=str(error).splitlines()[0])
-    return ListedSession(
-        **known,
-        exit_code=outcome(session, strict=strict),
-        verdict=headline(session).text,
-        primary=tuple(_primary(session)),
-    )
+    return ListedSession(**known, exit_code=code, verdict=verdict, primary=tuple(primary))
 
 
-def _native(head: SessionHead, native: NativeHead, *, strict: bool) -> ListedSession:
-    known = {
-        "folder": str(head.folder),
-        "created": native.created,
-        "experiment": native.name,
-        "mode": "native",
-        "subject": native.title,
-    }
-    try:
-        judged = judge(*read_native(head.folder))
-    except (RecordError, OSError) as error:
-        return ListedSession(**known, problem=str(error).splitlines()[0])
-    primary = []
+def _timed(head: NativeHead, judged: Iterable[Judged]) -> Iterator[ListedMetric]:
     for each in judged:
         size = [wording.percent(each.change.estimate)] if each.change else []
         line = "  ".join((each.case, each.phase, *size, str(each.verdict)))
-        arms = native.arms[0].name, each.arm
-        primary.append(_metric(arms, each.case, each.phase, each.judgement, line))
-    judgements = [each.judgement for each in judged]
-    return ListedSession(
-        **known,
-        exit_code=exit_code(judgements, (), strict=strict),
-        verdict=sentences.verdict_counts(judgements),
-        primary=tuple(primary),
-    )
+        yield _metric((head.arms[0].name, each.arm), each.case, each.phase, each.judgement, line)
 
 
 def _primary(session: SessionComparison) -> Iterator[ListedMetric]:
@@ -175,7 +156,9 @@ def line(
     )
     bounds = wording.bounds(most)
     if not bounds and (of_seeds := [each.change for each in most.pairs if each.change is not None]):
-        bounds = f"({wording.within(most, min(of_seeds), max(of_seeds))} seed by seed)"
+        bounds = (
+            f"({wording.within(most.unit, most.base, min(of_seeds), max(of_seeds))} seed by seed)"
+        )
     words = sentences.verdict_counts(metric.judgement for metric in tested)
     parts = [f"{words}: {most.case} {read_name(most.name)} {wording.change(most)} {bounds}"]
     if unexecuted:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from analysis.counts import Paired
 from analysis.many import ArmCell, MetricRow
-from analysis.model import Again, MetricComparison, Reference, is_share
+from analysis.model import Again, MetricComparison, Reference, Summary, is_share
 from analysis.verdict import MISSING, Change
 from experiment.spec import Thresholds
 from text import counted
@@ -91,23 +91,19 @@ def ends(of: Change | Again | None) -> tuple[float, float] | None:
 def bounds(metric: MetricComparison) -> str:
     """``[+1.02, +1.60]`` in the unit of :func:`change`; empty where there is no interval."""
     both = ends(metric.judgement.change)
-    return within(metric, *both) if both else ""
+    return within(metric.unit, metric.base, *both) if both else ""
 
 
-def within(metric: MetricComparison, low: float, high: float) -> str:
-    """:func:`between` of two changes of a metric, of a share in points."""
-    base = metric.base.mean if metric.base else None
-    return points_between(base, low, high) if is_share(metric.unit) else between(low, high)
-
-
-def points_between(base: float | None, low: float, high: float) -> str:
-    """``[+1.02, +1.60]`` in points, of two changes of a share whose mean is ``base`` percent.
+def within(unit: str, base: Summary | None, low: float, high: float) -> str:
+    """:func:`between` of two changes of a metric, of a share in points.
 
     That of two pairs may reach beyond the whole; no share does.
     """
-    if base is None:
-        return ""
-    return f"[{base * low:+.2f}, {min(base * high, 100 - base):+.2f}]"
+    if not is_share(unit):
+        return between(low, high)
+    return (
+        f"[{base.mean * low:+.2f}, {min(base.mean * high, 100 - base.mean):+.2f}]" if base else ""
+    )
 
 
 def between(low: float, high: float) -> str:
@@ -186,11 +182,7 @@ def cell_change(row: MetricRow, cell: ArmCell) -> str:
 def cell_bounds(row: MetricRow, cell: ArmCell) -> str:
     """The interval of the change, in its unit; empty where there is none."""
     both = ends(cell.change)
-    if both is None:
-        return ""
-    if row.is_share:
-        return points_between(row.base.summary.mean if row.base.summary else None, *both)
-    return between(*both)
+    return within(row.unit, row.base.summary, *both) if both else ""
 
 
 def row_samples(row: MetricRow) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.comparison import summarize
 from analysis.counts import pair
 from analysis.model import Comparison, Finding
 from experiment.spec import ArmSpec, KernelSpec, Thresholds
@@ -136,8 +137,8 @@ def test_a_difference_is_as_exact_as_its_values() -> None:
 
 def test_an_interval_of_a_share_ends_at_the_whole() -> None:
     """Of two pairs of runs it was +54905110114276.23 points."""
-    assert wording.points_between(10.82, -1.0, 5e12) == "[-10.82, +89.18]"
-    assert wording.points_between(27.1, -0.95, 0.02) == "[-25.75, +0.54]"
+    assert wording.within("%", summarize([10.82]), -1.0, 5e12) == "[-10.82, +89.18]"
+    assert wording.within("%", summarize([27.1]), -0.95, 0.02) == "[-25.75, +0.54]"
 
 
 def test_a_bound_beyond_any_reader_is_cut() -> None:
