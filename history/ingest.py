@@ -49,7 +49,8 @@ def read_session(folder: Path, *, night: str = "", link: str = "") -> Entry:
     cannot be compared; RecordError: planned runs or correctness checks are missing in it, or a
     value is none of a night's.
     """
-    session = open_session(folder)
+    # Of what is counted an entry has functions alone.
+    session = open_session(folder, counted=False)
     try:
         return entry_of(session, night=night, link=link)
     except ValidationError as error:

@@ -260,7 +260,7 @@ def _finished(folder: Path) -> SessionComparison:
     from reports.headline import pending
     from results.session import open_session
 
-    session = open_session(folder)
+    session = open_session(folder, counted=False)
     compared = None if (problem := unfinished(session)) else compare_session(session)
     if compared is None or pending(compared):
         raise InfraError(

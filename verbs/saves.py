@@ -175,7 +175,7 @@ class Loop:
             if self.last == target:
                 return
             now = open_session(target)
-            pair = before and compare_two(open_session(before), now)
+            pair = before and compare_two(open_session(before, counted=False), now)
             text = sessions.line(comparison, pair or None, unexecuted(saved, now))
             if last or is_decided(comparison):
                 self.last, self.kernel = target, kernel

@@ -83,7 +83,7 @@ def compare_verb(
     from reports.sessions import side_by_side
     from results.session import open_session
 
-    sessions = [open_session(folder) for folder in (first, second)]
+    sessions = [open_session(folder, counted=False) for folder in (first, second)]
     for folder, session in zip((first, second), sessions, strict=True):
         if open_runs := unfinished(session):
             raise UsageError(
