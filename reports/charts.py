@@ -523,11 +523,6 @@ def samples(comparison: Comparison) -> list[Chart]:
     return [_samples(arms, metric) for metric in charted_metrics(comparison)]
 
 
-def name_of(metric: MetricComparison) -> str:
-    """Name of the chart of a metric's samples."""
-    return identifier("samples", metric.case, metric.name)
-
-
 @drawn_once
 def _samples(arms: tuple[str, ...], metric: MetricComparison) -> Chart:
     assert metric.base

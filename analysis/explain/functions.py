@@ -17,7 +17,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -209,26 +209,27 @@ class Subsystem(Record):
 
 
 @functools.cache
+def _data() -> dict[str, Any]:
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def catalogue() -> tuple[Subsystem, ...]:
     """All subsystems in the order of the data file."""
-    with FILE.open("rb") as source:
-        rows = tomllib.load(source)["subsystems"]
-    return tuple(Subsystem.model_validate(row) for row in rows)
+    return tuple(Subsystem.model_validate(row) for row in _data()["subsystems"])
 
 
 def files_by_heart() -> Iterator[tuple[str, str]]:
     """Each file that a subsystem is known by, and its later name or itself."""
-    with FILE.open("rb") as source:
-        later: dict[str, str] = tomllib.load(source)["later"]
+    later: dict[str, str] = _data()["later"]
     every = (file for entry in catalogue() for file in entry.files)
     return ((file, later.get(file, file)) for file in every if file not in later.values())
 
 
-@functools.cache
 def programs() -> dict[str, str]:
     """What user files are, by name; only those that need a word."""
-    with FILE.open("rb") as source:
-        return {str(k): str(v) for k, v in tomllib.load(source)["programs"].items()}
+    named: dict[str, str] = _data()["programs"]
+    return named
 
 
 @functools.cache
@@ -426,8 +427,8 @@ def _rows(
     return rows
 
 
-def listed(differences: Sequence[float], most: int = counts.MOST_LISTED) -> int:
-    """How many of the differences, sorted by size, are to be listed: at most ``most``.
+def listed(differences: Sequence[float]) -> int:
+    """How many of the differences, sorted by size, are to be listed.
 
     The fewest whose sum lies within :data:`TOLERANCE` of the whole difference and whose
     absolute sum is at least :data:`MOVEMENT` of all; zeros are never listed.
@@ -435,11 +436,11 @@ def listed(differences: Sequence[float], most: int = counts.MOST_LISTED) -> int:
     moved = sum(value != 0 for value in differences)
     whole, everything = sum(differences), sum(map(abs, differences))
     total = absolute = 0.0
-    for number, value in enumerate(differences[:most], start=1):
+    for number, value in enumerate(differences[: counts.MOST_LISTED], start=1):
         total, absolute = total + value, absolute + abs(value)
         if abs(whole - total) <= TOLERANCE * abs(whole) and absolute >= MOVEMENT * everything:
             return min(number, moved)
-    return min(most, moved)
+    return min(counts.MOST_LISTED, moved)
 
 
 def _groups(

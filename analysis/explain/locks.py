@@ -61,8 +61,7 @@ class KnownLock(Record):
 @functools.cache
 def catalogue() -> tuple[KnownLock, ...]:
     """The well-known locks in the order of the data file."""
-    with FILE.open("rb") as source:
-        rows = tomllib.load(source)["locks"]
+    rows = tomllib.loads(FILE.read_text(encoding="utf-8"))["locks"]
     return tuple(KnownLock.model_validate(row) for row in rows)
 
 

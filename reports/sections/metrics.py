@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from analysis.many import ArmCell, MetricRow, SessionComparison, Step, chosen_columns
 from analysis.model import CaseComparison, Comparison, MetricComparison, Summary
@@ -141,14 +141,12 @@ def _runs(view: View, comparison: Comparison) -> tuple[list[Chart], list[Chart],
     # Runs of many arms beside each other are in a chart of their own.
     samples = wall or (few and view.session.is_pair)
     drawings = view.charts(comparison, charts.samples) if samples else []
-
-    def of(metrics: Iterable[MetricComparison]) -> list[Chart]:
-        names = tuple(f"-{charts.name_of(metric)}" for metric in metrics)
-        return [chart for chart in drawings if names and f"-{chart.name}".endswith(names)]
-
-    called = of(m for m in comparison.primary if m.judgement.verdict in CALLED)
-    judged = [chart for chart in of(comparison.primary) if chart not in called]
-    more = [chart for chart in drawings if chart not in (*called, *judged)]
+    called: list[Chart] = []
+    judged: list[Chart] = []
+    more: list[Chart] = []
+    for metric, chart in zip(charts.charted_metrics(comparison), drawings, strict=False):
+        of_called = metric.judgement.verdict in CALLED
+        (called if of_called else judged if metric.primary else more).append(chart)
     # Where something was called, what was not is there to look up, too.
     return (called, [], [*judged, *more]) if called and not wall else (called, judged, more)
 
