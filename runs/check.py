@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from experiment.plan import Plan
+from experiment.plan import Plan, memory_needed_mib, scaled
 from guests import channel
 from guests.exact import Machine, Outcome
 from host import limited
@@ -18,13 +17,23 @@ from runs.boots import Boot, Place, Reporter
 from runs.keeping import cost_of
 from runs.local import CONSOLE, Options
 from runs.prepare import Prepared
-from runs.resolved import CheckGuest, PlannedCheck, check_guest
+from runs.resolved import PlannedCheck
 from workloads import check
+from workloads.job import prepare_text
+from workloads.spec import extras_of
 
 # A guest that ended so and whose console shows nothing says nothing of the kernel.
 SILENT_ENDINGS = ("lost", "silent", "boot", "hung")
 # A sound guest prints 20 KiB.  One that fails a self-test may do so a million times.
 FLOOD_BYTES = 512 << 10
+# Native spin locks, as on a machine of one's own.
+CPU = "Nehalem,-hypervisor"
+# Lockdep's tables, and slabs with red zones.
+MORE_MEMORY_MIB = 192
+# Short turns, so that several vCPUs meet within critical sections.
+METRONOME_NS = 20_000
+# Seconds of QEMU's CPU time for what is several times slower than a measured guest.
+BOOT_S, SILENCE_S, RUN_S = 1800.0, 3600.0, 7200.0
 
 
 def run_gate(
@@ -55,32 +64,20 @@ def run_gate(
         else:
             able.append(entry)
     if able:
-        guests = {
-            entry.run_id: check_guest(session.resolved, entry, session.initramfs.mib)
-            for entry in able
-        }
-        memory = max(each.guest.memory_mib for each in guests.values())
+        boots = [boot_of(session, entry) for entry in able]
+        tasks = {boot.name: task for boot, task in boots}
+        memory = max(boot.machine.guest.memory_mib for boot, _ in boots)
         slots = options.executor.slots(memory, options.guests_at_once)
         checks = {entry.run_id: entry for entry in able}
-        judge = _Judge(session, store, reporter, checks, guests)
+        judge = _Judge(session, store, reporter, checks, tasks)
         place = Place(options.cache, store.raw, reporter, slots)
         flavours = {entry.flavour for entry in todo}
         booted = (kernel for each in flavours for kernel in session.kernels[each].values())
         with hold(*booted), reporter.runs(len(todo), len(todo) - len(able), slots):
-            boots = [
-                Boot(
-                    entry.run_id,
-                    entry.arm.name,
-                    machine(session, entry, guests[entry.run_id]),
-                    guests[entry.run_id].job_text,
-                    cold=True,
-                    console_bytes=FLOOD_BYTES,
-                )
-                for entry in able
-            ]
             # What takes longest first, so that no guest is alone at the end.
-            boots.sort(key=lambda boot: not guests[boot.name].task.selftests)
-            keeping.boot(options.kept, options.executor, [boots], judge, place)
+            boots.sort(key=lambda pair: not pair[1].selftests)
+            batch = [boot for boot, _ in boots]
+            keeping.boot(options.kept, options.executor, [batch], judge, place)
     return without_broken(session, store.checks(), reporter)
 
 
@@ -145,21 +142,72 @@ def without_broken(session: Prepared, checks: list[Check], reporter: Reporter) -
     if not any(arm in paired for arm in arms):
         paired = set()
     runs = tuple(run for run in session.plan.runs if run.arm in paired)
-    return dataclasses.replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
+    return replace(session, plan=Plan(runs=runs, seeds=session.plan.seeds))
 
 
-def machine(session: Prepared, entry: PlannedCheck, booted: CheckGuest) -> Machine:
-    """What is booted for one check."""
-    kernel = session.kernels[entry.flavour][entry.arm.name]
-    return Machine(
-        kernel=kernel.image,
-        initramfs=session.root_of(kernel, booted.extras).path,
-        guest=booted.guest,
-        size=booted.size,
-        prepare_text=booted.prepare_text,
-        preload=session.preload,
-        cmdline=booted.cmdline,
+def boot_of(session: Prepared, entry: PlannedCheck) -> tuple[Boot, check.CheckTask]:
+    """One check as a guest to boot, and what it does.
+
+    The guest is that of the smallest profile, with room for the kernel's own work, and with as many
+    nodes as the measured one where they can share its vCPUs.  Raises SpecError: the dataset's sizes
+    are no multiples of the smallest profile's scale.
+    """
+    resolved, experiment = session.resolved, session.experiment
+    profile = resolved.check_profile
+    assert profile is not None
+    nodes = resolved.measured.guest.numa_nodes
+    profile = profile.model_copy(update={"jobs": max(profile.jobs, entry.vcpus)})
+    cases = [
+        check.CheckCase(workload, workload.phases)
+        for case in entry.cases
+        for workload in [resolved.workload(case)]
+    ]
+    workload = cases[0].workload
+    size = scaled(experiment.dataset, profile)
+    rooms = check.room(size, workload)
+    size = replace(size, brd_mib=rooms.brd)
+    # What tmpfs holds is cached without a limit; elsewhere a limit, or what is left.
+    cached = replace(size, cgroup_limit_mib=rooms.limit or rooms.left, memory_mib=0)
+    needed = memory_needed_mib(cached, profile, session.initramfs.mib)
+    nodes = nodes if entry.vcpus % nodes == 0 else 1
+    memory_mib = max(profile.memory_mib, needed) + MORE_MEMORY_MIB
+    guest = profile.model_copy(
+        update={
+            "vcpus": entry.vcpus,
+            "numa_nodes": nodes,
+            "cpu": CPU,
+            "memory_mib": -(-memory_mib // nodes) * nodes,
+            "metronome_ns": METRONOME_NS if entry.vcpus > 1 else 0,
+            "boot_timeout_s": BOOT_S,
+            "silence_timeout_s": SILENCE_S,
+            "run_timeout_s": RUN_S,
+        }
     )
+    kernel = session.kernels[entry.flavour][entry.arm.name]
+    machine = Machine(
+        kernel=kernel.image,
+        initramfs=session.root_of(kernel, extras_of(workload)).path,
+        preload=session.preload,
+        guest=guest,
+        size=size,
+        prepare_text=prepare_text(
+            workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=entry.arm.mount_options
+        ),
+        cmdline=(*check.command_line(entry.selftests), *entry.arm.cmdline),
+    )
+    job_text = check.job_text(
+        cases,
+        jobs=size.jobs,
+        seed=experiment.seed,
+        room=rooms,
+        file_mib=size.file_mib,
+        sysctl=entry.arm.sysctl,
+        files=entry.arm.files,
+    )
+    group = entry.arm.name
+    boot = Boot(entry.run_id, group, machine, job_text, cold=True, console_bytes=FLOOD_BYTES)
+    tests = entry.selftests
+    return boot, check.task_of(cases, tests, lockdep=not tests, vcpus=entry.vcpus)
 
 
 @dataclass(frozen=True)
@@ -170,7 +218,7 @@ class _Judge:
     store: SessionStore
     reporter: Reporter
     checks: Mapping[str, PlannedCheck]
-    guests: Mapping[str, CheckGuest]
+    tasks: Mapping[str, check.CheckTask]
     good: set[str] = field(default_factory=set)
 
     def drawn_with(self, boot: Boot) -> str:
@@ -183,7 +231,7 @@ class _Judge:
 
     def receive(self, boot: Boot, outcome: Outcome, *, last: bool) -> bool:
         """A record, or once more for a guest that said nothing."""
-        entry, task = self.checks[boot.name], self.guests[boot.name].task
+        entry, task = self.checks[boot.name], self.tasks[boot.name]
         log = self.store.raw / entry.run_id / CONSOLE
         text = channel.read_console(log) if log.exists() else ""
         try:
@@ -195,7 +243,7 @@ class _Judge:
         status, reason = how_it_went(outcome, judged)
         if status == "not run" and not last:
             return True
-        shown = judged if status == "red" else dataclasses.replace(judged, problems=())
+        shown = judged if status == "red" else replace(judged, problems=())
         place = str(log.relative_to(self.store.folder))
         result = _check(self.session, entry, status, shown, reason, console=place)
         result = result.model_copy(update={"kept_at": outcome.kept_at})

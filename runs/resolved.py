@@ -1,6 +1,6 @@
 """What an experiment comes to: every arm with its patches, kernels, guest and sizes, made once.
 
-So are the guests of its correctness checks.  Nothing of it is built or booted.  Files of guests and
+Nothing of it is built or booted.  Files of guests and
 machines, the catalogue of workloads and the patches are read here, and nowhere behind it.
 """
 
@@ -16,7 +16,7 @@ from typing import Literal
 
 from experiment.load import GUESTS, Catalogue, load_guest, load_machine
 from experiment.machine import MachineSpec, names_in
-from experiment.plan import Plan, Size, make_plan, memory_needed_mib, scaled, wall_arms, wall_plan
+from experiment.plan import Plan, Size, make_plan, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from kernels import build, config
 from kernels.diff import read_diff
@@ -26,21 +26,11 @@ from kernels.settle import COMMON, series_of
 from kernels.source import release_of
 from results.record import SeriesRecord
 from text import counted
-from workloads.check import CheckCase, CheckTask, command_line, job_text, room, task_of
-from workloads.job import prepare_text
 from workloads.metrics import METRIC_NAMES, names_of, thresholds_of
 from workloads.spec import Extras, Workload, extras_of, load_catalogue, phase_names, read_catalogue
 
 # The smallest sizes, whatever is measured: what is looked for does not need more.
 PROFILE = "smoke"
-# Native spin locks, as on a machine of one's own.
-CPU = "Nehalem,-hypervisor"
-# Lockdep's tables, and slabs with red zones.
-MORE_MEMORY_MIB = 192
-# Short turns, so that several vCPUs meet within critical sections.
-METRONOME_NS = 20_000
-# Seconds of QEMU's CPU time for what is several times slower than a measured guest.
-BOOT_S, SILENCE_S, RUN_S = 1800.0, 3600.0, 7200.0
 
 
 @dataclass(frozen=True)
@@ -60,19 +50,6 @@ class PlannedCheck:
         tests = "".join(f", {name} self-test" for name in self.selftests)
         cases = ", ".join(case.name for case in self.cases)
         return f"{self.flavour}, {counted(self.vcpus, 'vCPU')}{tests}: {cases}"
-
-
-@dataclass(frozen=True)
-class CheckGuest:
-    """What one guest of the gate is booted with and sent, but for its kernel's file."""
-
-    guest: Guest
-    size: Size
-    prepare_text: str
-    job_text: str
-    cmdline: tuple[str, ...]
-    task: CheckTask
-    extras: Extras
 
 
 def planned_checks(
@@ -297,64 +274,6 @@ def resolve(
         checks=planned_checks(experiment, workloads),
         check_profile=load_guest(Path(PROFILE)) if experiment.check else None,
         plan=plan_of(experiment),
-    )
-
-
-def check_guest(resolved: Resolved, entry: PlannedCheck, initramfs_mib: int) -> CheckGuest:
-    """What one check is booted with.
-
-    The guest is that of the smallest profile, with room for the kernel's own work, and with as many
-    nodes as the measured one where they can share its vCPUs.  Raises SpecError: the dataset's sizes
-    are no multiples of the smallest profile's scale.
-    """
-    assert resolved.check_profile is not None
-    experiment, profile = resolved.experiment, resolved.check_profile
-    nodes = resolved.measured.guest.numa_nodes
-    profile = profile.model_copy(update={"jobs": max(profile.jobs, entry.vcpus)})
-    cases = [
-        CheckCase(workload, workload.phases)
-        for case in entry.cases
-        for workload in [resolved.workload(case)]
-    ]
-    workload = cases[0].workload
-    size = scaled(experiment.dataset, profile)
-    rooms = room(size, workload)
-    size = replace(size, brd_mib=rooms.brd)
-    # What tmpfs holds is cached without a limit; elsewhere a limit, or what is left.
-    cached = replace(size, cgroup_limit_mib=rooms.limit or rooms.left, memory_mib=0)
-    needed = memory_needed_mib(cached, profile, initramfs_mib)
-    nodes = nodes if entry.vcpus % nodes == 0 else 1
-    memory_mib = max(profile.memory_mib, needed) + MORE_MEMORY_MIB
-    guest = profile.model_copy(
-        update={
-            "vcpus": entry.vcpus,
-            "numa_nodes": nodes,
-            "cpu": CPU,
-            "memory_mib": -(-memory_mib // nodes) * nodes,
-            "metronome_ns": METRONOME_NS if entry.vcpus > 1 else 0,
-            "boot_timeout_s": BOOT_S,
-            "silence_timeout_s": SILENCE_S,
-            "run_timeout_s": RUN_S,
-        }
-    )
-    return CheckGuest(
-        guest=guest,
-        size=size,
-        prepare_text=prepare_text(
-            workload, file_mib=size.file_mib, jobs=size.jobs, mount_options=entry.arm.mount_options
-        ),
-        job_text=job_text(
-            cases,
-            jobs=size.jobs,
-            seed=experiment.seed,
-            room=rooms,
-            file_mib=size.file_mib,
-            sysctl=entry.arm.sysctl,
-            files=entry.arm.files,
-        ),
-        cmdline=(*command_line(entry.selftests), *entry.arm.cmdline),
-        task=task_of(cases, entry.selftests, lockdep=not entry.selftests, vcpus=entry.vcpus),
-        extras=extras_of(workload),
     )
 
 

@@ -1,13 +1,21 @@
 """The gate's guests, planned: every shipped experiment can be checked."""
 
+from collections import defaultdict
+from pathlib import Path
+
 import pytest
 
 from experiment.load import EXPERIMENTS
 from experiment.machine import names_in
 from experiment.spec import ArmSpec, CheckSpec
-from runs.resolved import MORE_MEMORY_MIB, CheckGuest, Resolved, check_guest
-from tests.runs.made_up import resolved, shipped
+from guests.initramfs import Initramfs, Lacks
+from runs.boots import Boot
+from runs.check import MORE_MEMORY_MIB, boot_of
+from runs.resolved import Resolved
+from tests.runs.made_up import prepared, resolved, shipped
 from tests.values import but, data
+from workloads.check import CheckTask
+from workloads.spec import extras_of
 
 INITRAMFS_MIB = 100
 
@@ -32,23 +40,38 @@ def test_arms_are_measured_as_the_newest_of_their_releases(sources: list[str], o
     assert len(thp.option("filename").split(":")) == opens
 
 
-def guests(made: Resolved) -> dict[str, CheckGuest]:
-    return {check.run_id: check_guest(made, check, INITRAMFS_MIB) for check in made.checks}
+@pytest.fixture
+def image(tmp_path: Path) -> Initramfs:
+    with (tmp_path / "initramfs").open("wb") as file:
+        file.truncate(INITRAMFS_MIB << 20)
+    return Initramfs(tmp_path / "initramfs", "0")
+
+
+def guests(made: Resolved, image: Initramfs) -> dict[str, tuple[Boot, CheckTask]]:
+    overlaid: dict[Lacks, Initramfs] = defaultdict(lambda: image)
+    flavours = made.flavours[1:]
+    session = prepared(
+        made.experiment, resolved=made, flavours=flavours, initramfs=image, overlaid=overlaid
+    )
+    return {check.run_id: boot_of(session, check) for check in made.checks}
 
 
 @pytest.mark.parametrize("name", names_in(EXPERIMENTS))
-def test_each_shipped_experiment_can_be_checked(name: str) -> None:
+def test_each_shipped_experiment_can_be_checked(name: str, image: Initramfs) -> None:
     made = load(name)
-    by_run = guests(made)
+    by_run = guests(made, image)
     arms = {arm.name for arm in made.experiment.all_arms}
     assert {run_id.split(".")[1] for run_id in by_run} == arms
-    for guest in by_run.values():
+    cases = {check.run_id: check.cases[0] for check in made.checks}
+    for run_id, (boot, task) in by_run.items():
+        machine = boot.machine
+        size, memory_mib = machine.size, machine.guest.memory_mib
         # XFS needs as much beside its file, and each job a whole file of its own.
-        assert guest.size.brd_mib >= 64
-        assert guest.size.file_mib % guest.size.jobs == 0 or "test.img" in guest.prepare_text
-        assert guest.guest.memory_mib > guest.size.brd_mib + 2 * INITRAMFS_MIB + MORE_MEMORY_MIB
+        assert size.brd_mib >= 64
+        assert size.file_mib % size.jobs == 0 or "test.img" in machine.prepare_text
+        assert memory_mib > size.brd_mib + 2 * INITRAMFS_MIB + MORE_MEMORY_MIB
         # The gate's own steps, and whatever fio reads; programs compare nothing.
-        assert len(guest.task.compared) > 7 or guest.extras.programs
+        assert len(task.compared) > 7 or extras_of(made.workload(cases[run_id])).programs
 
 
 @pytest.mark.parametrize("name", ["filemap-v1", "filemap-v4", "iomap-dirty", "reclaim-contention"])
@@ -58,7 +81,7 @@ def test_experiments_of_patches_ask_for_it_themselves(name: str) -> None:
     assert check.selftests == ("xarray",)
 
 
-def test_cases_with_files_of_their_own_have_a_guest_of_their_own() -> None:
+def test_cases_with_files_of_their_own_have_a_guest_of_their_own(image: Initramfs) -> None:
     cases = (
         'cases=[{workload="filemap-4k", primary=["4k.bw"], times={smoke={"4k"={runtime_s=1}}}},'
         '{workload="iomap-dirty", times={smoke={overwrite={runtime_s=1}}}}]'
@@ -71,13 +94,14 @@ def test_cases_with_files_of_their_own_have_a_guest_of_their_own() -> None:
         ("check.base.lockdep.v1", "lockdep, 1 vCPU: filemap-4k"),
         ("check.base.lockdep.v1.1", "lockdep, 1 vCPU: iomap-dirty"),
     ]
-    shared, own = (guests(experiment)[run_id] for run_id in list(checks)[:2])
-    assert "FILES=/mnt/test.img\n" in shared.prepare_text
-    assert "FILES='/mnt/data.0.0 /mnt/data.1.0" in own.prepare_text
+    booted = guests(experiment, image)
+    shared, own = (booted[run_id][0].machine.prepare_text for run_id in list(checks)[:2])
+    assert "FILES=/mnt/test.img\n" in shared
+    assert "FILES='/mnt/data.0.0 /mnt/data.1.0" in own
 
 
-def test_tmpfs_is_checked_with_a_device_beside_it() -> None:
-    machine = guests(load("thp-matrix"))["check.always.lockdep.v4"]
+def test_tmpfs_is_checked_with_a_device_beside_it(image: Initramfs) -> None:
+    machine = guests(load("thp-matrix"), image)["check.always.lockdep.v4"][0].machine
     assert machine.size.brd_mib == 64
     assert "MOUNT_OPTIONS=huge=always\n" in machine.prepare_text
     assert "MKFS=''\n" in machine.prepare_text
