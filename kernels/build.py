@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import logging
 import os
@@ -737,7 +736,7 @@ class _Site:
             patches=tuple(patch.name for patch in plan.patches),
             flavour=plan.spec.configuration,
             compiler=plan.toolchain.identity,
-            config_sha256=hashlib.sha256(final.encode()).hexdigest(),
+            config_sha256=digest(final),
             code_key=parsed.code_key,
             build_id=parsed.build_id,
             build_log="build.log",

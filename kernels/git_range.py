@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from errors import InfraError, UsageError
 from experiment.series_name import split_range
+from files import sha256_of
 from host.process import Finished, TimedOutError, paste, run
 from kernels.mail import slug
 from kernels.series import PLAIN_GIT
@@ -358,8 +358,8 @@ def series_of(tree: Path, commits: str, *, base: str, uncommitted: bool, cache: 
     beside = folder / f".{os.getpid()}.new"
     # Into a file: what is no UTF-8 stays as it is.
     run_git(tree, "diff", *DIFF, "--ignore-submodules=all", f"--output={beside}", HEAD)
-    digest = hashlib.sha256(beside.read_bytes()).hexdigest()[:8]
-    diff = beside.replace(folder / f"{slug(branch).lower()}-uncommitted-{digest}.diff")
+    name = f"{slug(branch).lower()}-uncommitted-{sha256_of(beside)[:8]}.diff"
+    diff = beside.replace(folder / name)
     return TreeSeries(f"git:{tree}@{start}", (*series, str(diff)), tuple(notes))
 
 

@@ -13,6 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from email.errors import MessageError
 from email.header import decode_header, make_header
@@ -276,17 +277,14 @@ def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> Non
     only white space is in the way. Patches before it stay applied.
     """
     until = time.monotonic() + APPLY_TIMEOUT_S
-    if not boxed:
-        for patch in patches:
-            _apply_one(patch, patch.path.resolve(), folder, None, until)
-        return
-    resolved = folder.resolve()
-    # Copies that the user of the box may read, wherever the patches are.
+    resolved, box = folder.resolve(), None
+    # Copies that the user of a box may read, wherever the patches are.
     with tempfile.TemporaryDirectory(prefix="twinboot-patches-") as name:
         place = Path(name).resolve()
         place.chmod(0o755)
-        box = sandbox.box((resolved, resolved), readable=(place, *sandbox.programs("git")))
-        with box.owned():
+        if boxed:
+            box = sandbox.box((resolved, resolved), readable=(place, *sandbox.programs("git")))
+        with box.owned() if box else nullcontext():
             for number, patch in enumerate(patches):
                 copy = place / f"{number:04d}.patch"
                 copy.write_bytes(patch.path.read_bytes())

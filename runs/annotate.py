@@ -7,7 +7,6 @@ the objects that its kernel was built in.
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -17,6 +16,7 @@ from kernels.addresses import KERNEL_HALF, functions_of
 from kernels.build import Sources
 from kernels.cache import Kernel
 from kernels.compiled import load
+from kernels.diff import HUNK
 from kernels.series import read_patch
 from results.profile import Annotation, FileCounts, FileDiff, Profile
 from results.record import RunRecord
@@ -26,8 +26,6 @@ from runs.local import Options
 from runs.prepare import Prepared
 
 CONTEXT = 3
-# First line and count of either side.
-HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 def runs_of(store: SessionStore) -> list[tuple[RunRecord, Profile]]:

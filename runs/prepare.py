@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Literal
 from errors import SeriesError, WorkloadError
 from experiment.plan import Plan, PlannedRun, require_memory
 from experiment.spec import CONTENTION, LINES, MEMORY, Experiment, Guest, PhaseTimes, TwinSpec
+from files import digest
 from guests import initramfs, programs
 from guests.argv import ROOT_IN_RAMFS
 from guests.exact import Machine
@@ -87,7 +87,7 @@ class Prepared:
         if not roots:
             return self.initramfs.sha256
         every = sorted({self.initramfs.sha256, *(root.sha256 for root in roots)})
-        return hashlib.sha256(" ".join(every).encode()).hexdigest()
+        return digest(" ".join(every))
 
     @property
     def checks(self) -> tuple[PlannedCheck, ...]:

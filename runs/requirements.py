@@ -61,17 +61,14 @@ def require_supported(resolved: Resolved) -> None:
         problems.append(
             f"check: correctness checks are untested on {arch}; --no-check leaves them out"
         )
-    for twin in experiment.twins:
-        if twin.guest.cpu is not None:
+    without = "--no-diagnostics leaves them out"
+    models = [("twins", x.name, x.guest, without) for x in experiment.twins]
+    models += [("arms", arm.name, arm.guest, "leave it out") for arm in experiment.all_arms]
+    for key, name, shape, step in models:
+        if shape.cpu is not None:
             problems.append(
-                f"twins: {twin.name}: guest.cpu = {twin.guest.cpu!r} is a model of x86_64, and all "
-                f"guests of {arch} have the same; --no-diagnostics leaves them out"
-            )
-    for arm in experiment.all_arms:
-        if arm.guest.cpu is not None:
-            problems.append(
-                f"arms: {arm.name}: guest.cpu = {arm.guest.cpu!r} is a model of x86_64, and all "
-                f"guests of {arch} have the same; leave it out"
+                f"{key}: {name}: guest.cpu = {shape.cpu!r} is a model of x86_64, and all guests of "
+                f"{arch} have the same; {step}"
             )
     for bench in resolved.benches:
         for guest in bench.guests.values():

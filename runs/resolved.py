@@ -6,7 +6,6 @@ machines, the catalogue of workloads and the patches are read here, and nowhere 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from experiment.load import GUESTS, Catalogue, load_guest, load_machine
 from experiment.machine import MachineSpec, names_in
 from experiment.plan import Plan, Size, make_plan, scaled, wall_arms, wall_plan
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
+from files import digest
 from kernels import build, config
 from kernels.diff import read_diff
 from kernels.intake import Taken, take_in
@@ -310,7 +310,7 @@ def kernel_keys(resolved: Resolved, *, checkout: Path, cache: Path) -> dict[tupl
 
 def cache_key(keys: Mapping[tuple[str, str], str]) -> str:
     """32 hex digits for a set of kernels: the same for the same ones, whoever asks for them."""
-    return hashlib.sha256("\n".join(sorted(set(keys.values()))).encode()).hexdigest()[:32]
+    return digest("\n".join(sorted(set(keys.values()))))[:32]
 
 
 def executed_by_builds(resolved: Resolved) -> dict[str, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,12 +41,8 @@ SEARCH, LOCK, NAMED = "bisect.json", ".lock", 3
 
 def now() -> str:
     """The time in UTC to the second; ``SOURCE_DATE_EPOCH`` when that is set."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = (
-        datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
-        if epoch
-        else datetime.datetime.now(datetime.UTC)
-    )
+    seconds = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -336,14 +335,7 @@ class DaskExecutor:
     def __enter__(self) -> DaskExecutor:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._members is not None:
-            self._members.close()
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     @property
@@ -354,6 +346,7 @@ class DaskExecutor:
             if client.dashboard_link:
                 self.log(f"dashboard {client.dashboard_link}")
             self._members = Members(client, identity(), self.log, self.patience_s)
+            self._stack.callback(self._members.close)
         return self._members
 
     def slots(self, memory_mib: int, limit: int | None) -> int:

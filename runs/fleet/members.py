@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -80,7 +81,6 @@ class Members:
     _answers: dict[str, Future[dict[str, Any]] | None] = field(default_factory=dict)
     _refreshed: float = -REFRESH_EVERY_S
     _alone_since: float = 0.0
-    _serial: int = 0
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="enlist")
     )
@@ -106,12 +106,11 @@ class Members:
 
     def submit(self, parcel: Parcel, member: Member) -> Flight:
         """Have a worker boot a parcel's guest."""
-        self._serial += 1
         future = self.client.submit(
             _by_name(),
             dict(self.identity),
             pickle.dumps(parcel),
-            key=f"twinboot-{id(self)}-{time.monotonic_ns()}-{self._serial}",
+            key=f"twinboot-{uuid.uuid4().hex}",
             pure=False,
             workers=[member.address],
             resources={"cores": 1, "memory": parcel.memory_mib},
