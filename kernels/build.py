@@ -164,10 +164,8 @@ class _Plan:
     def of(cls, request: KernelRequest) -> _Plan:
         """Raise as :func:`key_of`."""
         spec, checkout, cache = request.spec, request.checkout, request.cache
-        of_spec = (spec.flavour, spec.architecture, spec.page_kib, spec.mode)
         source = identify_source(spec.source, checkout=checkout, cache=cache)
-        since = release_of(spec.source, checkout)
-        shipped = config.fragments(checkout, *of_spec, additions=spec.additions, release=since)
+        shipped = config.fragments(checkout, spec, release_of(spec.source, checkout))
         fragments = config.with_options(shipped, spec.config)
         return cls(
             spec,

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from errors import InfraError, SeriesError, SpecError, UsageError
 from experiment.architecture import X86_64, Architecture
-from experiment.arms import Mode
+from experiment.arms import KernelSpec
 from experiment.frozen import Frozen
 from experiment.load import read_toml, validated
 from host.process import run
@@ -104,15 +104,7 @@ def parse(text: str) -> dict[str, str]:
     return options
 
 
-def fragments(
-    checkout: Path,
-    flavour: str,
-    architecture: Architecture = X86_64,
-    page_kib: int = 4,
-    mode: Mode = "exact",
-    additions: Sequence[str] = (),
-    release: str = "",
-) -> tuple[Fragment, ...]:
+def fragments(checkout: Path, spec: KernelSpec, release: str = "") -> tuple[Fragment, ...]:
     """What is asked, in the order of the merge: base, the flavour, what is added to it.
 
     A ``release`` as 7.3 is asked for what releases since its like have apart from other options.
@@ -122,29 +114,30 @@ def fragments(
     Raises UsageError: no such flavour or addition; the known ones are named; InfraError: virtme-ng
     is wanted and not installed.
     """
-    if mode == "native":
+    if spec.mode == "native":
         return (_fragment(checkout, UM),)
-    flavours = known_flavours(checkout)
+    flavour, flavours = spec.flavour, known_flavours(checkout)
     if flavour not in flavours:
         close = difflib.get_close_matches(flavour, flavours, 1)
         hint = f"did you mean {close[0]}? " if close else ""
         what = f"no such kernel flavour: {flavour}"
         step = f"{hint}known flavours: {', '.join(flavours) or 'none'}"
         raise UsageError(what, where=str(CONFIG_FOLDER / f"{flavour}.config"), next_step=step)
-    missing = [name for name in additions if name not in known_additions(checkout)]
+    missing = [name for name in spec.additions if name not in known_additions(checkout)]
     if missing:
         what = f"no such addition to a kernel's configuration: {missing[0]}"
         step = f"known additions: {', '.join(known_additions(checkout)) or 'none'}"
         raise UsageError(what, where=str(ADDITIONS / f"{missing[0]}.config"), next_step=step)
-    in_wall = mode == "wall"
+    in_wall = spec.mode == "wall"
     since = [
         f"{SINCE}/{file.stem}"
         for file in sorted((checkout / CONFIG_FOLDER / SINCE).glob("*.config"))
         if release and number_of(file.stem) <= number_of(release)
     ]
-    names = [BASE, *since, *of_architecture(architecture, page_kib), *([WALL] if in_wall else [])]
-    names += [*_stack(checkout, flavour), *(f"{ADDITIONS.name}/{name}" for name in additions)]
-    virtme = [Fragment(VIRTME, parse(virtme_fragment(architecture)))] if in_wall else []
+    own = of_architecture(spec.architecture, spec.page_kib)
+    names = [BASE, *since, *own, *([WALL] if in_wall else []), *_stack(checkout, flavour)]
+    names += [f"{ADDITIONS.name}/{name}" for name in spec.additions]
+    virtme = [Fragment(VIRTME, parse(virtme_fragment(spec.architecture)))] if in_wall else []
     return (*virtme, *(_fragment(checkout, name) for name in dict.fromkeys(names)))
 
 

@@ -107,14 +107,8 @@ def _agreed(experiment: Experiment, checkout: Path) -> Experiment:
     def with_common(kernel: KernelSpec | None) -> KernelSpec | None:
         if kernel is None or kernel.is_prebuilt:
             return kernel
-        parts = config.fragments(
-            checkout,
-            kernel.flavour,
-            kernel.architecture,
-            kernel.page_kib,
-            experiment.mode,
-            additions=kernel.additions,
-        )
+        own = kernel.model_copy(update={"mode": experiment.mode})
+        parts = config.fragments(checkout, own)
         common = agreed(config.parse(config.merge(parts)), releases, reasons)
         return kernel.model_copy(update={"config": {**common, **kernel.config}})
 

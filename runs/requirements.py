@@ -144,14 +144,7 @@ def require_settings(resolved: Resolved, checkout: Path) -> None:
         }
         if kernel.is_prebuilt or not needs:
             continue
-        fragments = config.fragments(
-            checkout,
-            kernel.flavour,
-            kernel.architecture,
-            kernel.page_kib,
-            additions=kernel.additions,
-        )
-        options = config.parse(config.merge(fragments))
+        options = config.parse(config.merge(config.fragments(checkout, kernel)))
         for name, option in needs.items():
             if options.get(option, "n") == "n":
                 able = [
