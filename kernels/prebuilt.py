@@ -7,7 +7,6 @@ import itertools
 import logging
 import re
 import shutil
-import tempfile
 import tomllib
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -307,22 +306,11 @@ def _provided(spec: KernelSpec, checkout: Path) -> _PrebuiltFiles:
     return _PrebuiltFiles(image, config, chosen(folder) if folder else ())
 
 
-def require_image(spec: KernelSpec, wants: Iterable[Want], *, checkout: Path) -> None:
-    """Refuse a kernel of files that lacks what guests need; UsageError: as ``provide``."""
-    provided = _provided(spec, checkout)
-    with tempfile.TemporaryDirectory() as folder:
-        unpacked = Path(folder) / "vmlinux"
-        vmlinux.extract(vmlinux.read(provided.image), unpacked)
-        text = in_image(unpacked.read_bytes()) or provided.config_text
-    names = [plain(path.name) for path in provided.modules]
-    require_options(text, names, wants, where=spec.source)
-
-
-def require(kernel: Kernel, wants: Iterable[Want]) -> None:
-    """The same of a kernel that is in the cache.  Raises UsageError: as ``require_options``."""
+def require(kernel: Kernel, wants: Iterable[Want], *, where: str = "") -> None:
+    """Refuse a kernel in the cache that lacks what guests need; raises as ``require_options``."""
     text = kernel.config.read_text(errors="replace") if kernel.config.exists() else ""
     names = [plain(path.name.partition("-")[2]) for path in kernel.modules]
-    require_options(text, names, wants, where=kernel.identity.source)
+    require_options(text, names, wants, where=where or kernel.identity.source)
 
 
 def _shipped(package: packages.DebianPackage, root: Path) -> _PrebuiltFiles:

@@ -45,7 +45,7 @@ def require_all(resolved: Resolved, checkout: Path, cache: Path) -> None:
     require_jobs(resolved)
     require_settings(resolved, checkout)
     require_sources(resolved.planned_kernels(), checkout, cache)
-    require_prebuilt(resolved, checkout)
+    require_prebuilt(resolved, checkout, cache)
 
 
 def require_supported(resolved: Resolved) -> None:
@@ -121,13 +121,14 @@ def wants_of(resolved: Resolved) -> tuple[Want, ...]:
     return tuple(want for want in prebuilt.WANTS if want.of in wanting)
 
 
-def require_prebuilt(resolved: Resolved, checkout: Path) -> None:
+def require_prebuilt(resolved: Resolved, checkout: Path, cache: Path) -> None:
     """Raise UsageError for kernels of files that lack what guests or workloads need."""
     kernels = [arm.spec.kernel or resolved.experiment.kernel for arm in resolved.built]
     wants = wants_of(resolved)
     images = {each.source: each for each in kernels if each.source.startswith("image:")}
-    for kernel in images.values():
-        prebuilt.require_image(kernel, wants, checkout=checkout)
+    for source, spec in images.items():
+        kernel = prebuilt.provide(spec, checkout=checkout, cache=cache)
+        prebuilt.require(kernel, wants, where=source)
 
 
 def require_settings(resolved: Resolved, checkout: Path) -> None:

@@ -215,30 +215,27 @@ def test_options_that_an_own_kernel_lacks_are_named_before_a_boot(lab: Lab, tmp_
     image = built_image(tmp_path, configuration(off=LEFT_OFF))
     spec = KernelSpec(source=f"image:{image}")
     with pytest.raises(UsageError) as caught:
-        prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
-    assert caught.value.where == f"image:{image}"
+        prebuilt.require(build.provide(lab.request(spec=spec)), WANTS, where="x")
+    assert caught.value.where == "x"
     for option in LEFT_OFF:
         assert f"CONFIG_{option}: " in caught.value.what
     assert caught.value.what.count("CONFIG_") == len(LEFT_OFF)
-    # In the cache it has its configuration, and is refused there, too.
-    with pytest.raises(UsageError, match="CONFIG_XFS_FS"):
-        prebuilt.require(build.provide(lab.request(spec=spec)), WANTS)
     (tmp_path / "linux/.config").write_text(configuration())
-    prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
+    prebuilt.require(build.provide(lab.request(spec=spec)), WANTS)
 
 
 def test_a_module_does_where_the_folder_of_modules_has_it(lab: Lab, tmp_path: Path) -> None:
     image = built_image(tmp_path, configuration(modules=("BLK_DEV_RAM", "XFS_FS", "FW_CFG_SYSFS")))
     folder = tmp_path / "root/lib/modules/6.1.2-test"
     spec = KernelSpec(source=f"image:{image}@{folder}")
-    prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
     prebuilt.require(build.provide(lab.request(spec=spec)), WANTS)
+    alone = build.provide(lab.request(spec=KernelSpec(source=f"image:{image}")))
     with pytest.raises(UsageError, match=r"CONFIG_XFS_FS \(a module, and no folder of modules"):
-        prebuilt.require_image(KernelSpec(source=f"image:{image}"), WANTS, checkout=lab.checkout)
+        prebuilt.require(alone, WANTS)
     # What has to be there before a module can be loaded is built in.
     (tmp_path / "linux/.config").write_text(configuration(modules=("TMPFS",)))
     with pytest.raises(UsageError, match="CONFIG_TMPFS"):
-        prebuilt.require_image(spec, WANTS, checkout=lab.checkout)
+        prebuilt.require(build.provide(lab.request(spec=spec)), WANTS)
 
 
 def test_the_configuration_in_an_image_is_its_own() -> None:
