@@ -17,7 +17,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from email.errors import MessageError
 from email.header import decode_header, make_header
-from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
@@ -293,7 +292,19 @@ def apply(patches: Sequence[Patch], folder: Path, *, boxed: bool = False) -> Non
 
 
 def _apply_one(patch: Patch, file: Path, folder: Path, box: Box | None, until: float) -> None:
-    git = partial(_git_apply, patch, file, folder, box, until)
+    above = str(folder.resolve().parent)
+    env = {**PLAIN_GIT, "GIT_CEILING_DIRECTORIES": above, "LC_ALL": "C"}
+
+    def git(*options: str) -> Finished:
+        argv = ["git", "apply", *options, str(file)]
+        left_s = max(1.0, until - time.monotonic())
+        try:
+            whole = box.argv(argv, folder, env) if box else argv
+            return run(whole, timeout_s=left_s, cwd=folder, env=env, check=False)
+        except TimedOutError as error:
+            what = f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s for the series"
+            raise patch.error(what, "split the patch") from error
+
     checked = git("--check", "--numstat", "-z")
     if checked.returncode != 0:
         _require_host(patch, folder, box)
@@ -318,25 +329,6 @@ def _require_host(patch: Patch, folder: Path, box: Box | None) -> None:
     with tempfile.TemporaryFile(dir=folder) as file:
         size = sum(path.lstat().st_size for path in paths if os.path.lexists(path))
         os.posix_fallocate(file.fileno(), 0, size)
-
-
-def _git_apply(
-    patch: Patch, file: Path, folder: Path, box: Box | None, until: float, *options: str
-) -> Finished:
-    above = str(folder.resolve().parent)
-    env = {**PLAIN_GIT, "GIT_CEILING_DIRECTORIES": above, "LC_ALL": "C"}
-    argv = ["git", "apply", *options, str(file)]
-    try:
-        return run(
-            box.argv(argv, folder, env) if box else argv,
-            timeout_s=max(1.0, until - time.monotonic()),
-            cwd=folder,
-            env=env,
-            check=False,
-        )
-    except TimedOutError as error:
-        what = f"git apply takes more than {APPLY_TIMEOUT_S:.0f} s for the series"
-        raise patch.error(what, "split the patch") from error
 
 
 def _does_not_apply(patch: Patch, message: str, *, only_whitespace: bool = False) -> SeriesError:

@@ -355,18 +355,14 @@ def _refuse_strange(tree: WorkTree, name: str, patches: Sequence[Patch]) -> None
     raise culprit.error(what, next_step)
 
 
-@dataclass(frozen=True)
-class Present:
-    """Which of the paths there are, and which of the folders at the top that they are below."""
-
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
-
-
 def lay_out(
     source: str, names: Sequence[str], into: Path, *, checkout: Path, cache: Path
-) -> Present | None:
-    """Copy those of ``names`` that a source has into a folder; None where it is not at hand."""
+) -> frozenset[str] | None:
+    """Copy those of ``names`` that a source has into a folder.
+
+    Returns these, and which of the folders at its top that ``names`` are below there are; None
+    where it is not at hand.
+    """
     tree = _at_hand(source, checkout, cache)
     if tree is None:
         return None
@@ -379,7 +375,7 @@ def lay_out(
     for name, file in files.items():
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, into / name)
-    return Present(tuple(files), _folders(names, lambda folder: (top / folder).is_dir()))
+    return frozenset({*files, *(each for each in _tops(names) if (top / each).is_dir())})
 
 
 def require_known(source: str, *, checkout: Path, cache: Path) -> None:
@@ -426,7 +422,7 @@ def _at_hand(
     return tree.src, lambda name: _original(tree, name, changed)
 
 
-def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
+def _from_git(source: Source, names: Sequence[str], into: Path) -> frozenset[str]:
     """Of a repository; UsageError: a partial clone lacks some."""
     import pygit2  # for few calls
     from pygit2.enums import FileMode
@@ -449,10 +445,9 @@ def _from_git(source: Source, names: Sequence[str], into: Path) -> Present:
                 (into / name).parent.mkdir(parents=True, exist_ok=True)
                 (into / name).write_bytes(entry.data)
                 files.append(name)
-    tops = {entry.name for entry in top if isinstance(entry, pygit2.Tree)}
-    return Present(tuple(files), _folders(names, lambda folder: folder in tops))
+    folders = {str(entry.name) for entry in top if isinstance(entry, pygit2.Tree)}
+    return frozenset({*files, *(_tops(names) & folders)})
 
 
-def _folders(names: Iterable[str], is_folder: Callable[[str], bool]) -> tuple[str, ...]:
-    tops = dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)
-    return tuple(top for top in tops if is_folder(top))
+def _tops(names: Iterable[str]) -> set[str]:
+    return {name.partition("/")[0] for name in names if "/" in name}

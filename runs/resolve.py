@@ -124,17 +124,17 @@ def _tried(source: str, paths: Sequence[Path], options: Options, *, boxed: bool)
         folder = Path(name) / "tree"
         folder.mkdir()
         try:
-            has = worktree.lay_out(
+            there = worktree.lay_out(
                 source, files, folder, checkout=options.checkout, cache=options.cache
             )
         except LabError as error:
             return [f"not tried whether it applies: {error.in_one_line}"]
-        if has is None:
+        if there is None:
             _require_kernels(files, of_kernel(files), shown)
             return [f"not tried whether it applies: {shown} is not unpacked yet"]
-        _require_kernels(files, bool(has.files or has.folders), shown)
+        _require_kernels(files, bool(there), shown)
         notes = []
-        if not has.files:
+        if there.isdisjoint(files):
             notes.append(f"adds files, and changes none of {shown}: is anything built of them?")
         if boxed and sandbox.available() is None:
             return [*notes, "not tried whether it applies: it came by mail, and there is no box"]

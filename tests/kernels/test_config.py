@@ -49,7 +49,9 @@ OPTIONS = st.dictionaries(
 )
 
 
-def asked(checkout: Path, flavour: str, release: str = "", **fields: Any) -> tuple[Fragment, ...]:
+def parts_of(
+    checkout: Path, flavour: str, release: str = "", **fields: Any
+) -> tuple[Fragment, ...]:
     spec = KernelSpec(source="dir:x", flavour=flavour, **fields)
     return fragments(checkout, spec, release)
 
@@ -88,21 +90,21 @@ def names_of(parts: Sequence[Fragment]) -> list[str]:
 )
 def test_the_order_of_fragments(fields: dict[str, Any], order: str) -> None:
     names = [VIRTME if name == VIRTME else f"{FOLDER}/{name}.config" for name in order.split()]
-    assert names_of(asked(CHECKOUT, "perf", **fields)) == names
+    assert names_of(parts_of(CHECKOUT, "perf", **fields)) == names
 
 
 @pytest.mark.parametrize("release", ["6.2", "6.12", "7.3", "7.10", ""])
 def test_options_of_a_later_release_are_in_no_earlier_one(release: str) -> None:
-    options = parse(merge(asked(CHECKOUT, "perf", release=release)))
+    options = parse(merge(parts_of(CHECKOUT, "perf", release=release)))
     apart = {"NUMA_MIGRATION": "y"} if release.startswith("7") else {}
-    assert options == parse(merge(asked(CHECKOUT, "perf"))) | apart
+    assert options == parse(merge(parts_of(CHECKOUT, "perf"))) | apart
 
 
 def test_a_flavour_on_top_of_another_has_all_of_it(lab: Lab) -> None:
     more = "# on top of perf.config\nCONFIG_SLOW=y\nCONFIG_NR_CPUS=8\n"
     (lab.checkout / FOLDER / "more.config").write_text(more)
     (lab.checkout / FOLDER / "most.config").write_text("# on top of more.config\n")
-    parts = asked(lab.checkout, "most")
+    parts = parts_of(lab.checkout, "most")
     assert [Path(part.name).stem for part in parts] == ["base", "perf", "more", "most"]
     merged = parse(merge(parts))
     assert (merged["PERF_EVENTS"], merged["SLOW"], merged["NR_CPUS"]) == ("y", "y", "8")
@@ -111,7 +113,7 @@ def test_a_flavour_on_top_of_another_has_all_of_it(lab: Lab) -> None:
 def test_the_self_test_kernel_is_the_measured_one_and_its_tests() -> None:
     """No other file depends on these options: all other objects are the measured kernel's."""
     measured, tested = (
-        set(merge(asked(CHECKOUT, flavour)).split()) for flavour in ("perf", "selftest")
+        set(merge(parts_of(CHECKOUT, flavour)).split()) for flavour in ("perf", "selftest")
     )
     assert tested - measured == {
         "CONFIG_RUNTIME_TESTING_MENU=y",
@@ -123,13 +125,13 @@ def test_the_self_test_kernel_is_the_measured_one_and_its_tests() -> None:
 
 def test_a_kernel_that_is_a_process_has_a_fragment_of_its_own_alone() -> None:
     assert "um" not in known_flavours(CHECKOUT)
-    options = parse(merge(asked(CHECKOUT, "um", mode="native")))
+    options = parse(merge(parts_of(CHECKOUT, "um", mode="native")))
     assert (options["UML"], options["SMP"], options["MODULES"]) == ("y", "n", "y")
 
 
 def test_exact_guests_have_none_of_what_wall_guests_need() -> None:
-    exact = parse(merge(asked(CHECKOUT, "perf")))
-    wall = parse(merge(asked(CHECKOUT, "perf", mode="wall")))
+    exact = parse(merge(parts_of(CHECKOUT, "perf")))
+    wall = parse(merge(parts_of(CHECKOUT, "perf", mode="wall")))
     only_wall = {name for name, value in wall.items() if value == "y"} - exact.keys()
     assert {"NET", "VIRTIO_PCI", "9P_FS", "FUSE_FS", "OVERLAY_FS"} <= only_wall
     # What is measured is the same in both.
@@ -137,7 +139,9 @@ def test_exact_guests_have_none_of_what_wall_guests_need() -> None:
 
 
 def test_page_sizes_differ_in_their_pages_alone() -> None:
-    small, large = (merge(asked(CHECKOUT, "perf", arch="arm64", page_kib=size)) for size in (4, 64))
+    small, large = (
+        merge(parts_of(CHECKOUT, "perf", arch="arm64", page_kib=size)) for size in (4, 64)
+    )
     assert set(small.split()) ^ set(large.split()) == {
         "CONFIG_ARM64_4K_PAGES=y",
         "CONFIG_ARM64_64K_PAGES=y",
@@ -147,12 +151,12 @@ def test_page_sizes_differ_in_their_pages_alone() -> None:
 
 def test_unknown_flavour_names_the_known_ones(lab: Lab) -> None:
     with pytest.raises(UsageError) as caught:
-        asked(lab.checkout, "prf")
+        parts_of(lab.checkout, "prf")
     assert caught.value.next_step == "did you mean perf? known flavours: perf"
     (lab.checkout / FOLDER / "wall.config").write_text("CONFIG_NET=y\n")
     for name in ("base", "wall"):
         with pytest.raises(UsageError):
-            asked(lab.checkout, name)
+            parts_of(lab.checkout, name)
 
 
 def test_virtme_fragment_is_free_of_the_users_own_file(
@@ -202,20 +206,20 @@ def test_additions_come_last_and_win(lab: Lab) -> None:
     folder = lab.checkout / FOLDER / "additions"
     folder.mkdir()
     (folder / "big.config").write_text("CONFIG_NR_CPUS=128\n")
-    parts = asked(lab.checkout, "perf", additions=("big",))
+    parts = parts_of(lab.checkout, "perf", additions=("big",))
     assert names_of(parts)[-1] == f"{FOLDER}/additions/big.config"
     assert parse(merge(parts))["NR_CPUS"] == "128"
     assert "big" not in known_flavours(lab.checkout)
     with pytest.raises(UsageError, match="bigger") as caught:
-        asked(lab.checkout, "perf", additions=("bigger",))
+        parts_of(lab.checkout, "perf", additions=("bigger",))
     assert caught.value.next_step == "known additions: big"
 
 
 def test_what_the_default_workloads_boot_has_nothing_added() -> None:
     """Its key decides what every cached kernel, night and published time is of."""
-    usual = merge(asked(CHECKOUT, "perf"))
+    usual = merge(parts_of(CHECKOUT, "perf"))
     assert "MODULES=n" in usual
-    assert "MODULES=y" in merge(asked(CHECKOUT, "perf", additions=("workloads",)))
+    assert "MODULES=y" in merge(parts_of(CHECKOUT, "perf", additions=("workloads",)))
 
 
 @pytest.mark.parametrize(
