@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -67,8 +67,6 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     else:
         files = programs.host_files(cache)
     helpers = {source: helper(source, cache, architecture) for source in NATIVE}
-    folder = cache / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
     total = hashlib.sha256(f"recipe {RECIPE}\n".encode())
     for path in (AGENT, XFS_OPTIONS, *helpers.values()):
         total.update(path.read_bytes())
@@ -78,14 +76,21 @@ def provide(cache: Path, architecture: Architecture = X86_64) -> Initramfs:
     for place, file in files.items():
         stamp = file.resolve().stat()
         total.update(f"{place} {stamp.st_size} {stamp.st_mtime_ns}\n".encode())
-    image = folder / f"{total.hexdigest()[:32]}.cpio"
+    image = cache / FOLDER / f"{total.hexdigest()[:32]}.cpio"
+    return _kept(image, lambda beside: _build(files, helpers, beside, architecture))
+
+
+def _kept(image: Path, build_at: Callable[[Path], None]) -> Initramfs:
+    """An image of the cache, built beside its place where it is not there as a whole."""
+    image.parent.mkdir(parents=True, exist_ok=True)
     digest = image.with_suffix(".sha256")
-    with FileLock(folder / "lock"):
+    with FileLock(image.parent / "lock"):
         # A lab may have been killed while it wrote the digest.
         is_whole = digest.exists() and len(digest.read_text()) == SHA256_DIGITS
         if not (is_whole and image.exists()):
-            _build(files, helpers, image, architecture)
-            digest.write_text(sha256_of(image))
+            with written_beside(image) as beside:
+                build_at(beside)
+            write_atomically(digest, sha256_of(image))
         # The newest is kept in use; others are removed when the cache is cleaned.
         os.utime(image)
     return Initramfs(image, digest.read_text())
@@ -112,7 +117,7 @@ def _build(
     if architecture.root.agent:
         agents = {"init": AGENT.with_name(architecture.root.agent), "agent.sh": AGENT}
     helping = {f"bin/{source.stem}": built for source, built in helpers.items()}
-    root = _root(image, {**files, **agents, **helping}, FOLDERS)
+    root = _root(image.parent, {**files, **agents, **helping}, FOLDERS)
     options = known_options(XFS_OPTIONS.read_text(), files[MKFS_XFS].read_bytes())
     (root / "etc" / XFS_OPTIONS.name).write_text(options)
     busybox = files[BUSYBOX]
@@ -126,14 +131,13 @@ def _build(
         link = root / "bin" / applet
         if not link.exists():
             link.symlink_to("busybox")
-    with written_beside(image) as beside:
-        pack(root, beside)
+    pack(root, image)
     shutil.rmtree(root)
 
 
-def _root(image: Path, files: Mapping[str, Path], folders: Iterable[str] = ()) -> Path:
-    """A new folder beside an image, with programs by their places in the guest."""
-    root = image.with_suffix(".root")
+def _root(beside: Path, files: Mapping[str, Path], folders: Iterable[str]) -> Path:
+    """A new folder in the locked one of images, with programs by their places in the guest."""
+    root = beside / "root"
     shutil.rmtree(root, ignore_errors=True)
     for name in folders:
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -234,38 +238,35 @@ def overlay(
 ) -> Initramfs:
     """The initramfs of a kernel and a workload's extras; InfraError: something is missing."""
     image = path_of(base, lacks(kernel, extras), cache)
-    digest = image.with_suffix(".sha256")
-    with FileLock(image.parent / "lock"):
-        if not (image.exists() and digest.exists()):
-            files = {
-                f"bin/{source.stem}": helper(source, cache, architecture)
-                for source in extras.programs
-            }
-            files |= {f"modules/{name}.ko": kernel.folder / f"{name}.ko" for name in extras.modules}
-            if missing := [n for n in extras.modules if not files[f"modules/{n}.ko"].exists()]:
-                what = f"has no module {missing[0]}"
-                step = "remove the folder: the kernel is then built again, with its modules"
-                raise InfraError(what, where=str(kernel.folder), next_step=step)
-            folders, modules = ["bin"], tuple[Path, ...]()
-            if kernel.identity.flavour == PREBUILT:
-                outb = helper(OUTB, cache, architecture)
-                files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
-                folders, modules = ["bin", "modules"], kernel.modules
-            files |= programs.more_host_files(extras.host_programs)
-            root = _root(image, files, folders)
-            for module in modules:
-                shutil.copyfile(module, root / "modules" / module.name)
-            more = image.with_suffix(".more")
-            pack(root, more)
-            with written_beside(image) as beside, beside.open("wb") as both:
-                for path in (base.path, more):
-                    with path.open("rb") as stream:
-                        shutil.copyfileobj(stream, both)
-            more.unlink()
-            shutil.rmtree(root)
-            write_atomically(digest, sha256_of(image))
-        os.utime(image)
-    return Initramfs(image, digest.read_text())
+
+    def built(beside: Path) -> None:
+        files = {
+            f"bin/{source.stem}": helper(source, cache, architecture) for source in extras.programs
+        }
+        files |= {f"modules/{name}.ko": kernel.folder / f"{name}.ko" for name in extras.modules}
+        if missing := [n for n in extras.modules if not files[f"modules/{n}.ko"].exists()]:
+            what = f"has no module {missing[0]}"
+            step = "remove the folder: the kernel is then built again, with its modules"
+            raise InfraError(what, where=str(kernel.folder), next_step=step)
+        folders, modules = ["bin"], tuple[Path, ...]()
+        if kernel.identity.flavour == PREBUILT:
+            outb = helper(OUTB, cache, architecture)
+            files |= {"init": PREBUILT_AGENT, "agent.sh": AGENT, "bin/outb": outb}
+            folders, modules = ["bin", "modules"], kernel.modules
+        files |= programs.more_host_files(extras.host_programs)
+        root = _root(image.parent, files, folders)
+        for module in modules:
+            shutil.copyfile(module, root / "modules" / module.name)
+        more = image.with_suffix(".more")
+        pack(root, more)
+        with beside.open("wb") as both:
+            for path in (base.path, more):
+                with path.open("rb") as stream:
+                    shutil.copyfileobj(stream, both)
+        more.unlink()
+        shutil.rmtree(root)
+
+    return _kept(image, built)
 
 
 def path_of(base: Initramfs, key: Lacks, cache: Path) -> Path:

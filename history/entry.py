@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from analysis.explain.functions import Moved
 from analysis.model import Summary
 from analysis.verdict import Verdict
-from experiment.frozen import MOST
+from experiment.frozen import MOST, Name
 from experiment.plan import AGAIN
 from experiment.spec import Mode, Thresholds
 from files import digest
@@ -38,8 +38,6 @@ def calendar_date(text: str) -> str:
     return text
 
 
-# File names are made of these, so nothing else may be in them.
-FileName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Night = Annotated[str, AfterValidator(calendar_date)]
 # Of a night: a word that its jobs share, as the number of a workflow's run.
 NightId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
@@ -212,10 +210,11 @@ class Entry(Record):
     created: str
     session: str
     link: str = ""
-    experiment: FileName
+    # File names are made of these.
+    experiment: Name
     title: str
     mode: Mode
-    guest: FileName
+    guest: Name
     thresholds: Thresholds
     lab_version: str
     lab_commit: str

@@ -155,10 +155,8 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 def check(folder: Path) -> None:
     """Refuse to replace what is no site of the lab's, by raising ``UsageError``."""
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists()):
+    is_another = not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists())
+    if folder.exists() and is_another:
         raise UsageError(
             "holds something that is no site of the lab's",
             where=str(folder),
