@@ -27,16 +27,19 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-/* Few places are for what takes long, before a window or in it. */
-enum { PLACES = 400, FEW = 100, WINDOWS = 12, WARM = 2, FOLIOS = 64, BYTES = FOLIOS * 4096 };
-enum { FILES = 8 };
+/*
+ * The places of a phase are spread over passes through all phases: what a boot is like for some
+ * milliseconds is then in a few places of each.  More places than these make nothing more precise,
+ * for boots differ by more than places of one boot do.
+ */
+enum { PASSES = 4, PLACES = 64, FEW = 32, WINDOWS = 12, WARM = 2, FOLIOS = 64 };
+enum { BYTES = FOLIOS * 4096, FILES = 8 };
 /* Of the phase with refaults: more than its cgroup holds, read round and round. */
-enum { ROUND = 48, ROUNDS = 8 };
+enum { ROUND = 48 };
 
 static char buffer[BYTES] __attribute__((aligned(4096)));
 static int file, scratch, shmem, device, loops = -1, ends[2];
 static const char *loop;
-static unsigned values[PLACES];
 
 static void end(const char *format, ...)
 {
@@ -179,19 +182,17 @@ static void in_kernel(off_t at)
 		end("/proc/loops: %s: %s", loop, strerror(errno));
 }
 
-static unsigned timed(void (*before)(off_t), void (*window)(off_t), off_t at)
-{
-	uint64_t begin;
-
-	if (before)
-		before(at);
-	begin = __rdtsc();
-	window(at);
-	return __rdtsc() - begin;
-}
-
 struct lowest {
 	unsigned first, second;
+};
+
+struct phase {
+	const char *name;
+	/* Around the windows of a place, before each of them, and what is timed. */
+	void (*enter)(off_t), (*leave)(off_t), (*before)(off_t), (*window)(off_t);
+	int folios, calls, places;
+	int count;
+	unsigned values[PASSES * ROUND];
 };
 
 static void note(struct lowest *lowest, unsigned ticks)
@@ -204,12 +205,15 @@ static void note(struct lowest *lowest, unsigned ticks)
 	}
 }
 
-static void say(const char *name, int folios, int calls, int places)
+static unsigned timed(const struct phase *phase, off_t at)
 {
-	printf("phase %s %d %d", name, folios, calls);
-	for (int place = 0; place < places; place++)
-		printf(" %u", values[place]);
-	printf("\n");
+	uint64_t begin;
+
+	if (phase->before)
+		phase->before(at);
+	begin = __rdtsc();
+	phase->window(at);
+	return __rdtsc() - begin;
 }
 
 /* Words of the command line that no kernel knows are its first program's variables. */
@@ -222,76 +226,113 @@ static int wanted(const char *name)
 	return !all || strstr(all, word);
 }
 
-static void phase_after(const char *name, void (*before)(off_t), void (*window)(off_t), int folios,
-			int calls, int places)
+static void measure_place(struct phase *phase, off_t at)
 {
-	if (!wanted(name))
-		return;
-	for (int place = 0; place < places; place++) {
-		struct lowest lowest = { ~0U, ~0U };
-		off_t at = (off_t)place * BYTES;
+	struct lowest lowest = { ~0U, ~0U };
 
-		for (int warm = 0; warm < WARM; warm++)
-			timed(before, window, at);
-		for (int number = 0; number < WINDOWS; number++)
-			note(&lowest, timed(before, window, at));
-		values[place] = lowest.second;
+	if (phase->enter)
+		phase->enter(at);
+	for (int warm = 0; warm < WARM; warm++)
+		timed(phase, at);
+	for (int number = 0; number < WINDOWS; number++)
+		note(&lowest, timed(phase, at));
+	if (phase->leave)
+		phase->leave(at);
+	phase->values[phase->count++] = lowest.second;
+}
+
+/* Every place of a round is read once before any is read again. */
+static void measure_refaults(struct phase *phase)
+{
+	struct lowest lowest[ROUND];
+	long before;
+
+	put("/cg/small/cgroup.procs", "0");
+	for (int place = 0; place < ROUND; place++)
+		lowest[place] = (struct lowest){ ~0U, ~0U };
+	for (int place = 0; place < 2 * ROUND; place++)
+		fill((off_t)(place % ROUND) * BYTES);
+	before = counted("workingset_refault_file");
+	for (int number = 0; number < WINDOWS * ROUND; number++) {
+		int place = number % ROUND;
+
+		note(&lowest[place], timed(phase, (off_t)place * BYTES));
 	}
-	say(name, folios, calls, places);
+	before = counted("workingset_refault_file") - before;
+	if (before < WINDOWS * ROUND * FOLIOS / 100 * 95)
+		end("refault: %ld refaults in %d pages", before, WINDOWS * ROUND * FOLIOS);
+	for (int place = 0; place < ROUND; place++) {
+		phase->values[phase->count++] = lowest[place].second;
+		drop((off_t)place * BYTES);
+	}
+	put("/cg/cgroup.procs", "0");
 }
 
-static void phase(const char *name, void (*window)(off_t), int folios, int calls)
-{
-	phase_after(name, NULL, window, folios, calls, PLACES);
-}
+static struct phase phases[] = {
+	{ "crossing", .window = crossing, .folios = 1, .calls = 1 },
+	{ "readahead", .window = fill_and_drop, .folios = FOLIOS, .calls = 2 },
+	{ "pread", fill, drop, .window = copy_out, .folios = FOLIOS, .calls = 1 },
+	{ "write", .window = write_and_truncate, .folios = FOLIOS, .calls = 2 },
+	{ "truncate", .before = cache_clean, .window = truncate_all, .folios = FOLIOS, .calls = 1,
+	  .places = FEW },
+	{ "create", .window = create_and_unlink, .folios = FILES, .calls = 2 * FILES,
+	  .places = FEW },
+	{ "shmem", .window = allocate_and_truncate, .folios = FOLIOS, .calls = 2 },
+	{ "pipe", .window = through_pipe, .folios = FOLIOS, .calls = 2 },
+	{ "direct", .window = from_device, .folios = FOLIOS, .calls = 1 },
+	{ "slab", .window = in_kernel, .calls = 1 },
+	{ "xarray", .window = in_kernel, .calls = 1 },
+	{ "maple", .window = in_kernel, .calls = 1 },
+	{ "refault", .window = fill, .folios = FOLIOS, .calls = 1 },
+};
 
 /* A loop of the lab's module, which says how many operations a window has. */
-static void phase_in_kernel(const char *name)
+static void choose_loop(struct phase *phase)
 {
-	int module, operations;
+	int module;
 
-	if (!wanted(name))
-		return;
 	if (loops < 0) {
 		module = opened("/kernel_loops.ko", O_RDONLY);
 		require(syscall(SYS_finit_module, module, "", 0), 0, "kernel_loops.ko");
 		loops = opened("/proc/loops", O_WRONLY);
 	}
-	loop = name;
-	operations = write(loops, loop, strlen(loop));
-	phase(name, in_kernel, operations, 1);
+	loop = phase->name;
+	phase->folios = write(loops, loop, strlen(loop));
 }
 
-static void refaults(void)
+/* One pass: its share of the places, which the kernel says were read, or were cached. */
+static void pass_through(struct phase *phase, int pass)
 {
-	static struct lowest lowest[ROUND];
-	long before;
-	int count = 0;
+	int share = (phase->places ? phase->places : PLACES) / PASSES;
+	long in;
 
-	mkdir("/cg/small", 0755);
-	put("/cg/cgroup.subtree_control", "+memory");
-	put("/cg/small/memory.max", "8388608");
-	put("/cg/small/cgroup.procs", "0");
-	for (int place = 0; place < 2 * ROUND; place++)
-		fill((off_t)(place % ROUND) * BYTES);
-	before = counted("workingset_refault_file");
-	for (int round = 0; round < ROUNDS; round++) {
-		for (int place = 0; place < ROUND; place++)
-			lowest[place] = (struct lowest){ ~0U, ~0U };
-		for (int number = 0; number < WINDOWS * ROUND; number++) {
-			int place = number % ROUND;
-
-			note(&lowest[place], timed(NULL, fill, (off_t)place * BYTES));
-		}
-		for (int place = 0; place < ROUND; place++)
-			values[count++] = lowest[place].second;
+	if (!wanted(phase->name))
+		return;
+	if (phase->window == in_kernel)
+		choose_loop(phase);
+	if (!strcmp(phase->name, "refault")) {
+		measure_refaults(phase);
+		return;
 	}
-	before = counted("workingset_refault_file") - before;
-	if (before < ROUNDS * WINDOWS * ROUND * FOLIOS / 100 * 95)
-		end("refault: %ld refaults in %d pages", before,
-		    ROUNDS * WINDOWS * ROUND * FOLIOS);
-	say("refault", FOLIOS, 1, count);
-	put("/cg/cgroup.procs", "0");
+	in = counted("pgpgin");
+	for (int place = pass * share; place < (pass + 1) * share; place++)
+		measure_place(phase, (off_t)place * BYTES);
+	in = counted("pgpgin") - in;
+	if (phase->window == fill_and_drop && in < (long)share * (WINDOWS + WARM) * BYTES / 1024)
+		end("readahead: %ld KiB read", in);
+	/* Each place is read once, before its windows. */
+	if (phase->window == copy_out && in > (long)(share + 1) * BYTES / 1024)
+		end("pread: %ld KiB were not cached", in - (long)share * BYTES / 1024);
+}
+
+static void say(const struct phase *phase)
+{
+	if (!phase->count)
+		return;
+	printf("phase %s %d %d", phase->name, phase->folios, phase->calls);
+	for (int place = 0; place < phase->count; place++)
+		printf(" %u", phase->values[place]);
+	printf("\n");
 }
 
 static void lay_out(void)
@@ -327,7 +368,6 @@ int main(void)
 	static const char *const folders[] = { "/proc", "/sys", "/dev", "/mnt", "/cg", "/run" };
 	struct timespec then, now;
 	uint64_t tick;
-	long in;
 
 	for (size_t at = 0; at < sizeof(folders) / sizeof(*folders); at++)
 		mkdir(folders[at], 0755);
@@ -337,35 +377,18 @@ int main(void)
 	require(mount("run", "/run", "tmpfs", 0, ""), 0, "mount tmpfs");
 	require(mount("cg", "/cg", "cgroup2", 0, ""), 0, "mount cgroup2");
 	lay_out();
+	mkdir("/cg/small", 0755);
+	put("/cg/cgroup.subtree_control", "+memory");
+	put("/cg/small/memory.max", "8388608");
 	clock_gettime(CLOCK_MONOTONIC, &then);
 	tick = __rdtsc();
-	phase("crossing", crossing, 1, 1);
-	in = counted("pgpgin");
-	phase("readahead", fill_and_drop, FOLIOS, 2);
-	in = counted("pgpgin") - in;
-	if (wanted("readahead") && in < (long)PLACES * (WINDOWS + WARM) * BYTES / 1024)
-		end("readahead: %ld KiB read", in);
-	for (int place = 0; place < PLACES; place++)
-		fill((off_t)place * BYTES);
-	in = counted("pgpgin");
-	phase("pread", copy_out, FOLIOS, 1);
-	if (counted("pgpgin") - in > BYTES / 1024)
-		end("pread: %ld KiB were not cached", counted("pgpgin") - in);
-	for (int place = 0; place < PLACES; place++)
-		drop((off_t)place * BYTES);
-	phase("write", write_and_truncate, FOLIOS, 2);
-	phase_after("truncate", cache_clean, truncate_all, FOLIOS, 1, FEW);
-	phase_after("create", NULL, create_and_unlink, FILES, 2 * FILES, FEW);
-	phase("shmem", allocate_and_truncate, FOLIOS, 2);
-	phase("pipe", through_pipe, FOLIOS, 2);
-	phase("direct", from_device, FOLIOS, 1);
-	phase_in_kernel("slab");
-	phase_in_kernel("xarray");
-	phase_in_kernel("maple");
-	if (wanted("refault"))
-		refaults();
+	for (int pass = 0; pass < PASSES; pass++)
+		for (size_t at = 0; at < sizeof(phases) / sizeof(*phases); at++)
+			pass_through(&phases[at], pass);
 	tick = __rdtsc() - tick;
 	clock_gettime(CLOCK_MONOTONIC, &now);
+	for (size_t at = 0; at < sizeof(phases) / sizeof(*phases); at++)
+		say(&phases[at]);
 	printf("tsc_hz %.0f\n", tick / (now.tv_sec - then.tv_sec +
 					(now.tv_nsec - then.tv_nsec) / 1e9));
 	printf("done\n");

@@ -11,7 +11,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -127,11 +127,17 @@ def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
 
 
 def boot(
-    executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
+    executable: Path,
+    archive: Path,
+    folder: Path,
+    phases: Collection[str],
+    cpu: int | None,
+    watch: Callable[[], None] = lambda: None,
 ) -> tuple[NativeResult | None, Ending, str]:
     """Boot one guest for these phases: what it found (None: no end), how it ended, its console.
 
-    Raises InfraError: there is no box, or nothing can be started in it.
+    Raises InfraError: there is no box, or nothing can be started in it; and what ``watch`` raises,
+    which is called meanwhile.
     """
     folder.mkdir()
     program, console = folder / "linux", folder.with_name(f"{folder.name}.console")
@@ -153,6 +159,7 @@ def boot(
         with box.owned(), spawn([*pinned, *argv], log=console) as process:
             while not ended(process) and not clock:
                 wait_for_end(process, POLL_S)
+                watch()
                 if console.stat().st_size > LARGEST:
                     clock = "flood"
                 elif time.monotonic() - began > TIMEOUT_S:

@@ -423,6 +423,19 @@ def place(cpus: Sequence[Cpu], *, vcpus: int, nodes: int = 1) -> Placement | Non
     )
 
 
+def side_by_side(cpus: Sequence[Cpu], most: int) -> tuple[tuple[int | None, ...], Placement | None]:
+    """Cores for ``most`` guests of one vCPU at once, and where the lab is kept meanwhile.
+
+    The lab waits while they run: it has a core of its own only where one is left.  At least one
+    guest, anywhere (None) where nothing is known of the CPUs.
+    """
+    placement = place(cpus, vcpus=most)
+    if placement is not None and placement.isolated:
+        return placement.vcpus, placement
+    one_of_each = sorted({_core(cpu): cpu.number for cpu in reversed(cpus)}.values())
+    return tuple(one_of_each[:most]) or (None,), None
+
+
 def _core(cpu: Cpu) -> tuple[int, int, int]:
     return cpu.node, cpu.package, cpu.core
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
 
 from errors import InfraError, SeriesError, SpecError, UsageError
 from experiment.plan import Conditions
@@ -23,7 +27,7 @@ from guests.channel import Ending
 from guests.exact import Outcome
 from host import sandbox
 from host.facts import host_facts, text_of
-from host.fitness import host_cpus, place
+from host.fitness import host_cpus, side_by_side
 from kernels import make
 from kernels.cache import Kernel, hold, load
 from kernels.config import UM
@@ -31,7 +35,7 @@ from results import door, native
 from results.native import NativeArm, NativeBoot, NativeHead
 from runs.boots import MIB, Reporter
 from runs.building import build_arms
-from runs.local import Options, workspace
+from runs.local import InterruptedRunError, Options, workspace
 from runs.resolved import Resolved
 from runs.session import require_new
 from runs.wall import lab_kept_off, watched
@@ -42,6 +46,8 @@ RAW = "raw"
 OF_HOST = ("cpu", "model", "cores", "threads", "governor", "hypervisor", "kernel")
 # The folder of the lab's own loops in the kernel, among additions.
 LOOPS = "loops"
+# Guests at once: two cores make twice as many boots in a minute as one.
+LANES = 2
 
 
 def without_phases(cases: Sequence[str]) -> dict[str, str]:
@@ -198,25 +204,76 @@ def on_this_cpu(
 
 @dataclass(frozen=True)
 class NativeStage:
-    """What the boots of a session share."""
+    """What the boots of a session share; ``cpus`` are those that no guest is on."""
 
+    head: NativeHead
     kernels: Mapping[str, Kernel]
     archives: Mapping[str, Path]
     scratch: Path
     folder: Path
-    phases: tuple[str, ...]
-    cpu: int | None
+    reporter: Reporter
+    attempts: int
+    cpus: SimpleQueue[int | None]
+    stop: Event
 
-    def boot(
+    def boot(self, number: int, arm: str, again: bool) -> NativeBoot:
+        """One boot of a round; SeriesError, InfraError: it does not measure (:func:`make_rounds`).
+
+        InterruptedRunError: another boot failed meanwhile.
+        """
+        run_id = f"{number + 1}.{arm}{'.again' if again else ''}"
+        order, base = number % self.head.orders, self.head.arms[0].name
+        self._watch()
+        self.reporter.started(run_id)
+        for _ in range(self.attempts):
+            result, ending, (seconds, conditions) = self._once(run_id, arm, order)
+            if result is not None:
+                break
+        if result is None:
+            if arm != base:
+                # What the base does not do here either is not the series' failure.
+                beside = f"{number + 1}.{base}.instead"
+                instead, failed, _ = self._once(beside, base, order)
+                if instead is None:
+                    run_id, arm, ending = beside, base, failed
+            self.stop.set()
+            kind = InfraError if arm == base else SeriesError
+            log = self.folder / RAW / f"{run_id}.txt"
+            what = f"does not boot and measure: {ending.message}"
+            raise kind(what, where=arm, next_step=f"see {log}")
+        self.reporter.finished(run_id)
+        return NativeBoot(
+            round=number,
+            arm=arm,
+            order=order,
+            again=again,
+            hertz=result.hertz,
+            phases=result.phases,
+            seconds=round(seconds, 3),
+            stolen=conditions.stolen,
+            foreign=conditions.foreign,
+        )
+
+    def _watch(self) -> None:
+        if self.stop.is_set():
+            raise InterruptedRunError
+
+    def _once(
         self, run_id: str, arm: str, order: int
     ) -> tuple[uml.NativeResult | None, Ending, tuple[float, Conditions]]:
-        """One boot: what it measured, how it ended, and what it cost."""
+        """One attempt: what it measured, how it ended, and what it cost."""
         results: list[uml.NativeResult | None] = []
+        phases = tuple(sorted({phase for of in self.head.phases.values() for phase in of}))
 
         def made() -> Outcome:
+            cpu = self.cpus.get()
             began, image = time.monotonic(), self.kernels[arm].orders[order]
-            place = self.scratch / run_id
-            result, ending, text = uml.boot(image, self.archives[arm], place, self.phases, self.cpu)
+            try:
+                result, ending, text = uml.boot(
+                    image, self.archives[arm], self.scratch / run_id, phases, cpu, self._watch
+                )
+            finally:
+                self.cpus.put(cpu)
             results.append(result)
             if result is None:
                 door.write(self.folder, f"{RAW}/{run_id}.txt", text)
@@ -246,16 +303,23 @@ def make_rounds(
         reporter.log(same if head.same_code else "every planned round is on record")
         return
     base, others = head.arms[0].name, [arm.name for arm in head.arms[1:]]
-    boots = 2 + len(others)
-    phases = tuple(sorted({phase for of in head.phases.values() for phase in of}))
-    placement = place(host_cpus(), vcpus=1)
-    cpu = placement.vcpus[0] if placement else None
-    began = time.monotonic()
+    planned = []
+    for number in left:
+        boots = [(base, False), (base, True), *((name, False) for name in others)]
+        random.Random(f"{head.seed} {number}").shuffle(boots)  # noqa: S311
+        planned += [(number, *boot) for boot in boots]
+    cpus, placement = side_by_side(host_cpus(), LANES)
+    free: SimpleQueue[int | None] = SimpleQueue()
+    for cpu in cpus:
+        free.put(cpu)
+    began, stop = time.monotonic(), Event()
+    per_round = 2 + len(others)
     with (
-        workspace(cache, 4 * uml.MEMORY_MIB * MIB) as scratch,
+        workspace(cache, 4 * len(cpus) * uml.MEMORY_MIB * MIB) as scratch,
         lab_kept_off(placement),
-        reporter.runs(head.rounds * boots, (head.rounds - len(left)) * boots, 1),
+        reporter.runs(head.rounds * per_round, (head.rounds - len(left)) * per_round, len(cpus)),
         ExitStack() as held,
+        ThreadPoolExecutor(len(cpus), thread_name_prefix="guest") as pool,
     ):
         for kernel in kernels.values():
             held.enter_context(hold(kernel))
@@ -263,40 +327,21 @@ def make_rounds(
             name: uml.root(door.make_folder(scratch, f"root-{name}"), cache, kernel.modules)
             for name, kernel in kernels.items()
         }
-        stage = NativeStage(kernels, archives, scratch, folder, phases, cpu)
-        for number in left:
-            order = number % head.orders
-            planned = [(base, False), (base, True), *((name, False) for name in others)]
-            random.Random(f"{head.seed} {number}").shuffle(planned)  # noqa: S311
-            for arm, again in planned:
-                run_id = f"{number + 1}.{arm}{'.again' if again else ''}"
-                reporter.started(run_id)
-                for _ in range(attempts):
-                    result, ending, (seconds, conditions) = stage.boot(run_id, arm, order)
-                    if result is not None:
-                        break
-                if result is None:
-                    if arm != base:
-                        # What the base does not do here either is not the series' failure.
-                        beside = f"{number + 1}.{base}.instead"
-                        instead, failed, _ = stage.boot(beside, base, order)
-                        if instead is None:
-                            run_id, arm, ending = beside, base, failed
-                    kind = InfraError if arm == base else SeriesError
-                    log = folder / RAW / f"{run_id}.txt"
-                    what = f"does not boot and measure: {ending.message}"
-                    raise kind(what, where=arm, next_step=f"see {log}")
-                boot = NativeBoot(
-                    round=number,
-                    arm=arm,
-                    order=order,
-                    again=again,
-                    hertz=result.hertz,
-                    phases=result.phases,
-                    seconds=round(seconds, 3),
-                    stolen=conditions.stolen,
-                    foreign=conditions.foreign,
-                )
-                native.append(folder, boot)
-                reporter.finished(run_id)
+        stage = NativeStage(
+            head, kernels, archives, scratch, folder, reporter, attempts, free, stop
+        )
+        running = [pool.submit(stage.boot, *boot) for boot in planned]
+        pending = deque(running)
+        try:
+            for ended in as_completed(running):
+                # It was another that failed, and which is yet to come.
+                if not isinstance(ended.exception(), InterruptedRunError):
+                    ended.result()
+                # In the order of the plan, whichever of two guests is the first.
+                while pending and pending[0].done() and not stop.is_set():
+                    native.append(folder, pending.popleft().result())
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
         reporter.log(f"measured in {duration(time.monotonic() - began)}")

@@ -39,6 +39,7 @@ from host.fitness import (
     read_counters,
     read_cpus,
     require_fit,
+    side_by_side,
 )
 from tests.values import data, spaced
 
@@ -290,6 +291,26 @@ def machine(*, nodes: int, cores: int, threads: int) -> tuple[Cpu, ...]:
             for thread in range(threads)
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("cpus", "guests", "lab"),
+    [
+        (machine(nodes=1, cores=1, threads=1), (0,), None),
+        # Of two threads of a core one is used.
+        (machine(nodes=1, cores=1, threads=2), (0,), None),
+        (machine(nodes=1, cores=2, threads=1), (0, 1), None),
+        (machine(nodes=1, cores=2, threads=2), (0, 1), None),
+        (machine(nodes=1, cores=4, threads=2), (1, 2), (0, 4)),
+        ((), (None,), None),
+    ],
+)
+def test_guests_side_by_side_have_a_core_each(
+    cpus: tuple[Cpu, ...], guests: tuple[int | None, ...], lab: tuple[int, ...] | None
+) -> None:
+    chosen, placement = side_by_side(cpus, 2)
+    assert chosen == guests
+    assert (placement.lab if placement else None) == lab
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,11 +16,13 @@ from guests import programs, uml
 from guests.channel import Ending
 from guests.uml import NativeResult
 from host import sandbox
+from host.fitness import Cpu
 from kernels import make
 from kernels.cache import IDENTITY, Kernel, kernels_folder, load, staged
 from results import door, native
 from results.native import NativeHead, NativePhase
 from results.store import SessionStore
+from runs import native as of_runs
 from runs.boots import Reporter
 from runs.local import LocalExecutor, Options
 from runs.native import in_native_form, make_rounds, measure_native, on_this_cpu, resume_native
@@ -104,7 +107,7 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     order: list[Path] = []
 
     def boot(
-        executable: Path, archive: Path, folder: Path, phases: Collection[str], cpu: int | None
+        executable: Path, archive: Path, folder: Path, phases: Collection[str], *of: object
     ) -> tuple[NativeResult | None, Ending, str]:
         order.append(executable)
         if executable.parent.name.startswith("broken"):
@@ -115,12 +118,14 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         }
         return NativeResult(timed, 1e9), Ending("done", "measured"), ""
 
+    # One at a time: of two that run at once either may be the first.
+    monkeypatch.setattr(of_runs, "LANES", 1)
     monkeypatch.setattr(uml, "boot", boot)
     monkeypatch.setattr(uml, "root", lambda folder, cache, modules: folder / "root.cpio")
     return order
 
 
-def made(folder: Path, *broken: str) -> None:
+def made(folder: Path, *broken: str, head: NativeHead | None = None) -> None:
     """The rounds of a session; the kernels of the arms ``broken`` panic."""
     door.make_folder(folder, "raw")
     kernels = {}
@@ -129,7 +134,7 @@ def made(folder: Path, *broken: str) -> None:
         for number in range(1, make.ORDERS + 1):
             door.write(door.make_folder(place), f"order-{number:02}", "")
         kernels[arm] = Kernel(place, identity(arm))
-    make_rounds(head_of(9), kernels, folder / "cache", folder, Reporter())
+    make_rounds(head or head_of(9), kernels, folder / "cache", folder, Reporter())
 
 
 def test_the_arms_of_a_round_have_the_same_order_and_rounds_go_through_all(
@@ -148,6 +153,57 @@ def test_the_arms_of_a_round_have_the_same_order_and_rounds_go_through_all(
     )
     assert [{boot.order for boot in each} for each in rounds] == [{n} for n in range(9)]
     assert len({tuple((b.arm, b.again) for b in each) for each in rounds}) > 2
+
+
+def test_two_guests_run_at_once_each_on_a_cpu_of_its_own(
+    booted: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, both, pairs = uml.boot, threading.Barrier(2, timeout=60), list[object]()
+
+    def boot(*of: object) -> tuple[NativeResult | None, Ending, str]:
+        # Six rounds of three boots are nine pairs.
+        both.wait()
+        pairs.append(of[4])
+        both.wait()
+        return plain(*of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(uml, "boot", boot)
+    monkeypatch.setattr(of_runs, "LANES", 2)
+    monkeypatch.setattr(of_runs, "host_cpus", lambda: (Cpu(0, 0, 0, 0), Cpu(0, 0, 1, 1)))
+    head = but(head_of(6), rounds=6)
+    native.begin(tmp_path, head)
+    made(tmp_path, head=head)
+    assert [set(pairs[at : at + 2]) for at in range(0, 18, 2)] == [{0, 1}] * 9
+    boots = native.read(tmp_path)[1]
+    assert [boot.round for boot in boots] == [number for number in range(6) for _ in range(3)]
+
+
+def test_a_boot_that_fails_ends_the_other(
+    booted: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, running, ended = uml.boot, threading.Event(), list[str]()
+
+    def boot(*of: object) -> tuple[NativeResult | None, Ending, str]:
+        executable, watch = of[0], of[5]
+        assert isinstance(executable, Path)
+        assert callable(watch)
+        if executable.parent.name.startswith("broken"):
+            running.wait(60)
+            return plain(*of)  # type: ignore[arg-type]
+        running.set()
+        try:
+            while True:
+                watch()
+                time.sleep(0.01)
+        finally:
+            ended.append(executable.parent.name)
+
+    monkeypatch.setattr(uml, "boot", boot)
+    monkeypatch.setattr(of_runs, "LANES", 2)
+    monkeypatch.setattr(of_runs, "host_cpus", lambda: (Cpu(0, 0, 0, 0), Cpu(0, 0, 1, 1)))
+    with pytest.raises(InfraError, match="the kernel panicked"):
+        made(tmp_path, "base")
+    assert ended == ["patched"]
 
 
 @pytest.mark.parametrize(("broken", "kind"), [("patched", SeriesError), ("base", InfraError)])
