@@ -38,7 +38,16 @@ enum { BYTES = FOLIOS * 4096, FILES = 8 };
 enum { ROUND = 48 };
 
 static char buffer[BYTES] __attribute__((aligned(4096)));
-static int file, scratch, shmem, device, loops = -1, ends[2];
+static int shmem, device, loops = -1, ends[2];
+
+/* A file system, and what phases use of it; the one of the phase that runs. */
+static struct tree {
+	const char *device, *type, *blocks, *folder, *read_ahead;
+	int file, scratch, files;
+} ext4 = { "/dev/ram0", "ext4", "/ext4.blocks", "/ext4", "/sys/block/ram0/queue/read_ahead_kb" },
+  xfs = { "/dev/ram1", "xfs", "/xfs.blocks", "/xfs", "/sys/block/ram1/queue/read_ahead_kb" },
+  *on = &ext4;
+
 static const char *loop;
 
 static void end(const char *format, ...)
@@ -104,12 +113,12 @@ static void crossing(off_t at)
 
 static void fill(off_t at)
 {
-	require(readahead(file, at, BYTES), 0, "readahead");
+	require(readahead(on->file, at, BYTES), 0, "readahead");
 }
 
 static void drop(off_t at)
 {
-	require(posix_fadvise(file, at, BYTES, POSIX_FADV_DONTNEED), 0, "fadvise");
+	require(posix_fadvise(on->file, at, BYTES, POSIX_FADV_DONTNEED), 0, "fadvise");
 }
 
 static void fill_and_drop(off_t at)
@@ -120,13 +129,13 @@ static void fill_and_drop(off_t at)
 
 static void copy_out(off_t at)
 {
-	require(pread(file, buffer, BYTES, at), BYTES, "pread");
+	require(pread(on->file, buffer, BYTES, at), BYTES, "pread");
 }
 
 static void write_and_truncate(off_t at)
 {
-	require(pwrite(scratch, buffer, BYTES, at), BYTES, "pwrite");
-	require(ftruncate(scratch, 0), 0, "ftruncate");
+	require(pwrite(on->scratch, buffer, BYTES, at), BYTES, "pwrite");
+	require(ftruncate(on->scratch, 0), 0, "ftruncate");
 }
 
 static void allocate_and_truncate(off_t at)
@@ -150,28 +159,28 @@ static void from_device(off_t at)
 static void cache_clean(off_t at)
 {
 	(void)at;
-	require(pwrite(scratch, buffer, BYTES, 0), BYTES, "pwrite");
-	require(fdatasync(scratch), 0, "fdatasync");
+	require(pwrite(on->scratch, buffer, BYTES, 0), BYTES, "pwrite");
+	require(fdatasync(on->scratch), 0, "fdatasync");
 }
 
 static void truncate_all(off_t at)
 {
 	(void)at;
-	require(ftruncate(scratch, 0), 0, "ftruncate");
+	require(ftruncate(on->scratch, 0), 0, "ftruncate");
 }
 
 static void create_and_unlink(off_t at)
 {
-	char name[] = "/mnt/files/name-00";
+	char name[] = "name-0";
 
 	(void)at;
 	for (int number = 0; number < FILES; number++) {
 		name[sizeof(name) - 2] = '0' + number;
-		require(mknod(name, S_IFREG | 0600, 0), 0, "mknod");
+		require(mknodat(on->files, name, S_IFREG | 0600, 0), 0, "mknod");
 	}
 	for (int number = 0; number < FILES; number++) {
 		name[sizeof(name) - 2] = '0' + number;
-		require(unlink(name), 0, "unlink");
+		require(unlinkat(on->files, name, 0), 0, "unlink");
 	}
 }
 
@@ -188,6 +197,8 @@ struct lowest {
 
 struct phase {
 	const char *name;
+	/* NULL: ext4, or none. */
+	struct tree *on;
 	/* Around the windows of a place, before each of them, and what is timed. */
 	void (*enter)(off_t), (*leave)(off_t), (*before)(off_t), (*window)(off_t);
 	int folios, calls, places;
@@ -271,7 +282,7 @@ static void measure_refaults(struct phase *phase)
 static struct phase phases[] = {
 	{ "crossing", .window = crossing, .folios = 1, .calls = 1 },
 	{ "readahead", .window = fill_and_drop, .folios = FOLIOS, .calls = 2 },
-	{ "pread", fill, drop, .window = copy_out, .folios = FOLIOS, .calls = 1 },
+	{ "pread", .enter = fill, .leave = drop, .window = copy_out, .folios = FOLIOS, .calls = 1 },
 	{ "write", .window = write_and_truncate, .folios = FOLIOS, .calls = 2 },
 	{ "truncate", .before = cache_clean, .window = truncate_all, .folios = FOLIOS, .calls = 1,
 	  .places = FEW },
@@ -283,6 +294,10 @@ static struct phase phases[] = {
 	{ "slab", .window = in_kernel, .calls = 1 },
 	{ "xarray", .window = in_kernel, .calls = 1 },
 	{ "maple", .window = in_kernel, .calls = 1 },
+	{ "xfsread", &xfs, .window = fill_and_drop, .folios = FOLIOS, .calls = 2 },
+	{ "xfswrite", &xfs, .window = write_and_truncate, .folios = FOLIOS, .calls = 2 },
+	{ "xfscreate", &xfs, .window = create_and_unlink, .folios = FILES, .calls = 2 * FILES,
+	  .places = FEW },
 	{ "refault", .window = fill, .folios = FOLIOS, .calls = 1 },
 };
 
@@ -300,6 +315,34 @@ static void choose_loop(struct phase *phase)
 	phase->folios = write(loops, loop, strlen(loop));
 }
 
+/* An empty file system's blocks, and files in it. */
+static void lay_out(struct tree *tree)
+{
+	int blocks = opened(tree->blocks, O_RDONLY), disk = opened(tree->device, O_RDWR);
+	uint32_t number;
+
+	while (read(blocks, &number, sizeof(number)) == sizeof(number)) {
+		require(read(blocks, buffer, 4096), 4096, tree->blocks);
+		require(pwrite(disk, buffer, 4096, (off_t)number << 12), 4096, tree->device);
+	}
+	require(fsync(disk), 0, tree->device);
+	close(disk);
+	mkdir(tree->folder, 0755);
+	require(mount(tree->device, tree->folder, tree->type, MS_NOATIME, ""), 0, tree->type);
+	/* Else readahead ends after 128 KiB, whatever is asked for. */
+	put(tree->read_ahead, "1024");
+	memset(buffer, 1, sizeof(buffer));
+	require(chdir(tree->folder), 0, tree->folder);
+	tree->file = opened("file", O_RDWR | O_CREAT);
+	for (int place = 0; place < PLACES; place++)
+		require(pwrite(tree->file, buffer, BYTES, (off_t)place * BYTES), BYTES, "file");
+	require(fsync(tree->file), 0, "file");
+	require(posix_fadvise(tree->file, 0, 0, POSIX_FADV_DONTNEED), 0, "fadvise");
+	tree->scratch = opened("scratch", O_RDWR | O_CREAT);
+	require(mkdir("files", 0755), 0, "files");
+	tree->files = opened("files", O_RDONLY | O_DIRECTORY);
+}
+
 /* One pass: its share of the places, which the kernel says were read, or were cached. */
 static void pass_through(struct phase *phase, int pass)
 {
@@ -308,6 +351,9 @@ static void pass_through(struct phase *phase, int pass)
 
 	if (!wanted(phase->name))
 		return;
+	on = phase->on ? phase->on : &ext4;
+	if (on->file <= 0)
+		lay_out(on);
 	if (phase->window == in_kernel)
 		choose_loop(phase);
 	if (!strcmp(phase->name, "refault")) {
@@ -319,7 +365,7 @@ static void pass_through(struct phase *phase, int pass)
 		measure_place(phase, (off_t)place * BYTES);
 	in = counted("pgpgin") - in;
 	if (phase->window == fill_and_drop && in < (long)share * (WINDOWS + WARM) * BYTES / 1024)
-		end("readahead: %ld KiB read", in);
+		end("%s: %ld KiB read", phase->name, in);
 	/* Each place is read once, before its windows. */
 	if (phase->window == copy_out && in > (long)(share + 1) * BYTES / 1024)
 		end("pread: %ld KiB were not cached", in - (long)share * BYTES / 1024);
@@ -335,37 +381,9 @@ static void say(const struct phase *phase)
 	printf("\n");
 }
 
-static void lay_out(void)
-{
-	int blocks = opened("/ext4.blocks", O_RDONLY), disk = opened("/dev/ram0", O_RDWR);
-	uint32_t number;
-
-	while (read(blocks, &number, sizeof(number)) == sizeof(number)) {
-		require(read(blocks, buffer, 4096), 4096, "/ext4.blocks");
-		require(pwrite(disk, buffer, 4096, (off_t)number << 12), 4096, "/dev/ram0");
-	}
-	require(fsync(disk), 0, "/dev/ram0");
-	close(disk);
-	require(mount("/dev/ram0", "/mnt", "ext4", MS_NOATIME, ""), 0, "mount ext4");
-	/* Else readahead ends after 128 KiB, whatever is asked for. */
-	put("/sys/block/ram0/queue/read_ahead_kb", "1024");
-	memset(buffer, 1, sizeof(buffer));
-	file = opened("/mnt/file", O_RDWR | O_CREAT);
-	for (int place = 0; place < PLACES; place++)
-		require(pwrite(file, buffer, BYTES, (off_t)place * BYTES), BYTES, "/mnt/file");
-	require(fsync(file), 0, "/mnt/file");
-	require(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0, "fadvise");
-	scratch = opened("/mnt/scratch", O_RDWR | O_CREAT);
-	require(mkdir("/mnt/files", 0755), 0, "/mnt/files");
-	shmem = opened("/run/scratch", O_RDWR | O_CREAT);
-	device = opened("/dev/ram0", O_RDONLY | O_DIRECT);
-	if (pipe(ends) || fcntl(ends[1], F_SETPIPE_SZ, 1 << 20) < BYTES)
-		end("pipe: %s", strerror(errno));
-}
-
 int main(void)
 {
-	static const char *const folders[] = { "/proc", "/sys", "/dev", "/mnt", "/cg", "/run" };
+	static const char *const folders[] = { "/proc", "/sys", "/dev", "/cg", "/run" };
 	struct timespec then, now;
 	uint64_t tick;
 
@@ -376,7 +394,11 @@ int main(void)
 	require(mount("sys", "/sys", "sysfs", 0, ""), 0, "mount sysfs");
 	require(mount("run", "/run", "tmpfs", 0, ""), 0, "mount tmpfs");
 	require(mount("cg", "/cg", "cgroup2", 0, ""), 0, "mount cgroup2");
-	lay_out();
+	shmem = opened("/run/scratch", O_RDWR | O_CREAT);
+	device = opened("/dev/ram0", O_RDONLY | O_DIRECT);
+	if (pipe(ends) || fcntl(ends[1], F_SETPIPE_SZ, 1 << 20) < BYTES)
+		end("pipe: %s", strerror(errno));
+	lay_out(&ext4);
 	mkdir("/cg/small", 0755);
 	put("/cg/cgroup.subtree_control", "+memory");
 	put("/cg/small/memory.max", "8388608");

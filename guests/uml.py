@@ -35,12 +35,22 @@ TIMEOUT_S = 180.0
 # A process of the guest is one of the host; what their sockets hold is in no count.
 LIMITS = sandbox.Limits(cpu_s=int(TIMEOUT_S), processes=64, open_files=128)
 BLOCK = 4096
+SAME = "00000000-0000-4000-8000-000000000001"
+MKFS: Mapping[str, Sequence[str]] = {
+    # No journal: what is written is truncated before it gets to the device.
+    "ext4": words(
+        f"-q -F -b {BLOCK} -O ^has_journal -U {SAME} -E hash_seed={SAME},lazy_itable_init=1"
+    ),
+    # mkfs.xfs supports none below 300 MB.
+    "xfs": words(f"-q -f --unsupported -b size={BLOCK} -m uuid={SAME}"),
+}
 # The phases that say something of a workload: loops in the kernel over the code that it spends its
 # time in.  A workload that is not here cannot be measured so.
 PHASES_OF: Mapping[str, tuple[str, ...]] = {
     "filemap-4k": ("readahead", "pread", "refault", "truncate"),
     "reclaim-overwrite": ("write", "refault"),
-    "metadata": ("create", "truncate"),
+    "metadata": ("create", "truncate", "xfscreate"),
+    "iomap-dirty": ("xfswrite", "xfsread"),
     "memory": ("shmem", "slab"),
     "pages": ("shmem", "pipe"),
     "messaging": ("slab",),
@@ -102,27 +112,25 @@ def parse(console: str) -> NativeResult:
 
 
 def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
-    """The guest's initramfs: init, modules, an empty ext4; InfraError: no compiler or mkfs."""
-    disk, top = folder / "disk", folder / "root"
-    with disk.open("wb") as stream:
-        stream.truncate(DISK_MIB << 20)
-    # No journal: what is written is truncated before it gets to the device.
-    same = "00000000-0000-4000-8000-000000000001"
-    mkfs = str(require("mkfs.ext4"))
-    argv = [mkfs, "-q", "-F", "-b", str(BLOCK), "-O", "^has_journal", "-U", same]
-    run([*argv, "-E", f"hash_seed={same},lazy_itable_init=1", str(disk)], timeout_s=TIMEOUT_S)
+    """The guest's initramfs: init, modules, empty file systems; InfraError: no compiler or mkfs."""
+    top = folder / "root"
     top.mkdir()
     shutil.copyfile(build(PHASES, FLAGS, cache), top / "init")
     (top / "init").chmod(0o755)
     for module in modules:
         shutil.copyfile(module, top / module.name)
-    with disk.open("rb") as stream, (top / "ext4.blocks").open("wb") as blocks:
-        for number, block in enumerate(iter(lambda: stream.read(BLOCK), b"")):
-            if any(block):
-                blocks.write(struct.pack("=I", number) + block)
+    for kind, words in MKFS.items():
+        disk = folder / kind
+        with disk.open("wb") as stream:
+            stream.truncate(DISK_MIB << 20)
+        run([str(require(f"mkfs.{kind}")), *words, str(disk)], timeout_s=TIMEOUT_S)
+        with disk.open("rb") as stream, (top / f"{kind}.blocks").open("wb") as blocks:
+            for number, block in enumerate(iter(lambda: stream.read(BLOCK), b"")):
+                if any(block):
+                    blocks.write(struct.pack("=I", number) + block)
+        disk.unlink()
     archive = folder / "root.cpio"
     initramfs.pack(top, archive)
-    disk.unlink()
     return archive
 
 
