@@ -74,13 +74,14 @@ def test_a_guest_talks_to_its_own_processes_and_to_nobody_else(tmp_path: Path) -
     assert result == parse(WHOLE), (ending, console)
 
 
-def test_the_root_has_an_init_and_an_empty_file_system(tmp_path: Path) -> None:
+def test_the_root_has_an_init_and_empty_file_systems(tmp_path: Path) -> None:
     (tmp_path / "a.ko").write_bytes(b"a module")
     archive = root(tmp_path, tmp_path / "cache", [tmp_path / "a.ko"]).read_bytes()
-    blocks = (tmp_path / "root" / "ext4.blocks").read_bytes()
-    assert b"ext4.blocks" in archive
     assert b"a module" in archive
-    assert len(blocks) % (4 + uml.BLOCK) == 0
-    # The superblock: its magic number is 1080 bytes behind the start.
-    assert blocks[:4] == bytes(4)
-    assert blocks[4 + 1080 : 4 + 1082] == b"\x53\xef"
+    # Each superblock's magic number, and how far it is behind the start.
+    for kind, at, magic in (("ext4", 1080, b"\x53\xef"), ("xfs", 0, b"XFSB")):
+        blocks = (tmp_path / "root" / f"{kind}.blocks").read_bytes()
+        assert f"{kind}.blocks".encode() in archive
+        assert len(blocks) % (4 + uml.BLOCK) == 0
+        assert blocks[:4] == bytes(4)
+        assert blocks[4 + at :].startswith(magic)
