@@ -119,11 +119,11 @@ def root(folder: Path, cache: Path, modules: Sequence[Path]) -> Path:
     (top / "init").chmod(0o755)
     for module in modules:
         shutil.copyfile(module, top / module.name)
-    for kind, words in MKFS.items():
+    for kind, options in MKFS.items():
         disk = folder / kind
         with disk.open("wb") as stream:
             stream.truncate(DISK_MIB << 20)
-        run([str(require(f"mkfs.{kind}")), *words, str(disk)], timeout_s=TIMEOUT_S)
+        run([str(require(f"mkfs.{kind}")), *options, str(disk)], timeout_s=TIMEOUT_S)
         with disk.open("rb") as stream, (top / f"{kind}.blocks").open("wb") as blocks:
             for number, block in enumerate(iter(lambda: stream.read(BLOCK), b"")):
                 if any(block):
