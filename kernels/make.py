@@ -257,8 +257,10 @@ def order_script(make: Sequence[str], folder: str, count: int = ORDERS) -> str:
         f"rm -f {folder}/{ORDER}* {folder}/vmlinux {folder}/vmlinux.unstripped",
         f"{shlex.join(make)} V=1 linux > {folder}/{ORDER_LOG} 2>&1 || exit",
         f"cd {folder}",
-        # The last of the links; its words have no blanks in them.
-        f"link=$(sed -n 's/^+ \\(.*--script=.*--whole-archive.*\\)/\\1/p' {ORDER_LOG} | tail -n 1)",
+        # The last of the links; its words have no blanks in them.  Without ccache, which keeps no
+        # links, and in a box has no home and ends without one.
+        "link=$(sed -n 's/^+ \\(ccache \\)*\\(.*--script=.*--whole-archive.*\\)/\\2/p' "
+        f"{ORDER_LOG} | tail -n 1)",
         "ar t vmlinux.a > orders.list",
     ]
     for number, name in enumerate(order_names(count), 1):

@@ -337,7 +337,7 @@ def built(folder: Path, objects: tuple[str, ...]) -> Path:
         subprocess.run(argv, cwd=place, input=source, text=True, check=True)
     named = [f"{name}.o" for name in objects]
     subprocess.run(["ar", "rcsT", "vmlinux.a", *named], cwd=place, check=True)
-    script(folder / "make", f'echo "  LD vmlinux"; echo "+ {LINK}"\ncd obj && exec {LINK}')
+    script(folder / "make", f'echo "  LD vmlinux"; echo "+ ccache {LINK}"\ncd obj && exec {LINK}')
     return place
 
 
@@ -351,7 +351,11 @@ def linked(folder: Path, objects: tuple[str, ...], count: int = 4) -> list[list[
     place = built(folder, objects)
     # Symbols are what the test looks at.
     commands = make.order_script([str(folder / "make")], "obj", count).replace(",-s#", ",-z,relro#")
-    subprocess.run(["sh", "-c", commands], cwd=folder, check=True)
+    # In a box ccache has no home, and ends without linking.
+    (folder / "bin").mkdir()
+    script(folder / "bin/ccache", "exit 1")
+    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", commands], cwd=folder, check=True, env=env)
     for name in make.order_names(count):
         assert subprocess.run([place / name], check=False).returncode == 7
     return [places(place / name) for name in make.order_names(count)]
