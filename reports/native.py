@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -56,9 +58,13 @@ def _bounds(change: Change | None) -> str:
 
 
 def names_of(head: NativeHead, judged: Iterable[Judged]) -> dict[Judged, str]:
-    """Case and phase, with more than two arms the arm."""
+    """The phase, before it the arm where there are several, behind it a case that shares it."""
     many = len(head.arms) > 2
-    return {each: f"{each.case}: {each.phase}{f' ({each.arm})' * many}" for each in judged}
+    cases = Counter(itertools.chain.from_iterable(head.phases.values()))
+    return {
+        each: f"{f'{each.arm}: ' * many}{each.phase}{f', {each.case}' * (cases[each.phase] > 1)}"
+        for each in judged
+    }
 
 
 def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> list[Block]:
@@ -109,7 +115,7 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
         for name in ("foreign", "stolen")
     )
     during = (
-        f"{counted(len(boots), 'boot')} in {made:.0f} s; of the host's CPU time others and "
+        f"{counted(len(boots), 'boot')}, together {made:.0f} s; of the host's CPU time others and "
         f"these boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
     )
     left = [f"not measured: {case}: {why}" for case, why in head.left_out.items()]
@@ -120,7 +126,14 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
         *([table] if boots else []),
         Paragraph(MEANING, "note"),
         Heading("What was compared", 2, "subject"),
-        *facts([("Source", f"{head.source}, {head.release}"), *arms, ("Measured", during)]),
+        *facts(
+            [
+                ("Source", f"{head.source}, {head.release}"),
+                *arms,
+                *((case, ", ".join(phases)) for case, phases in head.phases.items()),
+                ("Measured", during),
+            ]
+        ),
         Heading("This CPU", 2, "host"),
         *facts(host),
     ]

@@ -53,9 +53,9 @@ def test_a_difference_is_called_with_its_degrees_of_freedom(
     )
     shown = rows(main, session, *words)
     names = list(shown)
-    assert names.index("native mode, a CPU") < names.index("filemap-4k: readahead")
-    assert names.index("filemap-4k: readahead") < names.index("my EPYC") < len(names) - 4
-    assert shown["filemap-4k: readahead"][-1] == "no change"
+    assert names.index("native mode, a CPU") < names.index("readahead")
+    assert names.index("readahead") < names.index("my EPYC") < len(names) - 4
+    assert shown["readahead"][-1] == "no change"
     base, change, interval, spread, results, freedom, verdict = shown["w read: bandwidth"]
     assert (base, results, verdict) == ("1001 MiB/s", "4 and 3", "worse")
     assert change.startswith("-50.")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.native import judge
 from errors import UsageError
 from reports import forms
-from reports.native import FILES, FORMS, write_all
+from reports.native import FILES, FORMS, names_of, write_all
 from results import native
 from results.door import StoreError
 from results.record import PatchRecord, SeriesRecord
@@ -30,7 +31,7 @@ def test_every_form_is_written_and_has_the_verdict(tmp_path: Path) -> None:
     session(tmp_path, World(change=0.03))
     text, judged = write_all(tmp_path, "text")
     assert [str(each.verdict) for each in judged] == ["regression"]
-    assert "filemap-4k: readahead" in text
+    assert "readahead" in text
     for form in FORMS:
         written = (tmp_path / FILES[form]).read_text()
         assert "regression" in written
@@ -40,6 +41,25 @@ def test_every_form_is_written_and_has_the_verdict(tmp_path: Path) -> None:
     assert whole["mode"] == "native"
     assert metric["change"]["low"] < 0.03 < metric["change"]["high"]
     assert metric["base_ns"] == pytest.approx(781, rel=0.02)
+
+
+def test_arms_and_cases_are_told_apart_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    head = head_of(24, phases=("readahead", "refault"))
+    third = but(head.arms[1], name="divisions")
+    head = but(
+        head,
+        arms=(*head.arms, third),
+        phases={**head.phases, "reclaim-overwrite": ("write", "refault")},
+    )
+    judged = judge(head, ())
+    labels = set(names_of(head, judged).values())
+    assert labels == {
+        f"{arm}: {phase}"
+        for arm in ("patched", "divisions")
+        for phase in ("readahead", "write", "refault, filemap-4k", "refault, reclaim-overwrite")
+    }
+    # Its widest columns leave that much of a name.
+    assert len({label[:25] for label in labels}) == len(labels)
 
 
 def test_a_line_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
