@@ -43,7 +43,7 @@ def test_every_form_is_written_and_has_the_verdict(tmp_path: Path) -> None:
     assert metric["base_ns"] == pytest.approx(781, rel=0.02)
 
 
-def test_arms_and_cases_are_told_apart_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
+def test_names_of_several_arms_differ_in_the_width_of_a_terminal(tmp_path: Path) -> None:
     head = head_of(24, phases=("readahead", "refault"))
     third = but(head.arms[1], name="divisions")
     head = but(
