@@ -120,9 +120,7 @@ def _sha256(path: Path) -> str:
     return _sha256_at(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-@lru_cache(maxsize=256)
-def _sha256_at(path: Path, *_status: int) -> str:
-    return sha256_of(path)
+_sha256_at = lru_cache(maxsize=256)(lambda path, *_status: sha256_of(path))
 
 
 @lru_cache

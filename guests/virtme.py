@@ -241,7 +241,7 @@ class _WallGuest:
                 for vcpu in monitor.command("query-cpus-fast")
             }
             if self.machine.placement is not None:
-                _pin(self.qemu_pid, threads, self.machine.placement)
+                self._pin(threads, self.machine.placement)
             with pinning.open("w") as shown:
                 for index, thread in sorted(threads.items()):
                     with suppress(ProcessLookupError):
@@ -250,6 +250,20 @@ class _WallGuest:
             monitor.command("cont")
         finally:
             monitor.close()
+
+    def _pin(self, threads: dict[int, int], placement: Placement) -> None:
+        """Put vCPUs on their CPUs, the rest of QEMU where the lab is; InfraError: not possible."""
+        tasks = {int(task.name) for task in Path(f"/proc/{self.qemu_pid}/task").glob("*")}
+        try:
+            for task in tasks - set(threads.values()):
+                # Threads of QEMU's worker pool come and go.
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(task, placement.lab)
+            for index, thread in threads.items():
+                os.sched_setaffinity(thread, {placement.vcpus[index]})
+        except OSError as error:
+            what = f"cannot pin vCPUs to host CPUs {placement.vcpus}: {error}"
+            raise InfraError(what, where="QEMU") from None
 
     def to_end(self, watch: Callable[[str], None]) -> channel.Outcome:
         """Wait for the guest's end, or end it when a clock runs out."""
@@ -364,19 +378,3 @@ def _qemu_of(pid: int) -> tuple[int, dict[int, int]]:
             return at, threads
         waiting += map(int, text_of(Path(f"/proc/{at}/task/{at}/children")).split())
     raise InfraError("QEMU is gone", where="QEMU")
-
-
-def _pin(qemu_pid: int, threads: dict[int, int], placement: Placement) -> None:
-    """Put vCPUs on their CPUs, the rest of QEMU where the lab is; InfraError: not possible."""
-    tasks = {int(task.name) for task in Path(f"/proc/{qemu_pid}/task").glob("*")}
-    try:
-        for task in tasks - set(threads.values()):
-            # Threads of QEMU's worker pool come and go.
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(task, placement.lab)
-        for index, thread in threads.items():
-            os.sched_setaffinity(thread, {placement.vcpus[index]})
-    except OSError as error:
-        raise InfraError(
-            f"cannot pin vCPUs to host CPUs {placement.vcpus}: {error}", where="QEMU"
-        ) from None

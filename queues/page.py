@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 
 from analysis.verdict import CALLED
@@ -68,24 +68,20 @@ def render(store: QueueStore, read: Read) -> str:
         items = tuple(Item(line, "warning") for line in read.problems)
         blocks += [Heading("Entries that cannot be read", 2, "problems"), Listing(items)]
     at_work = sum(entry.is_worked_on for entry in running)
-    counts = _counts(ended)
-    shown = f"{at_work} being measured, {len(waiting)} waiting{f'; {counts}' if counts else ''}"
+    words = Counter(entry.word for entry in ended)
+    called = {"regression": "regressions", "improvement": "improvements"}
+    counts = []
+    # The worst first.
+    for word in [*map(str, WORST_FIRST), *BLAMES.values()]:
+        if count := words[word]:
+            word = "unchanged" if word == "no change" else word
+            counts.append(f"{count} {called.get(word, word) if count != 1 else word}")
+    results = f"; {', '.join(counts)}" if counts else ""
+    shown = f"{at_work} being measured, {len(waiting)} waiting{results}"
     name = store.folder.name
     return html.page(
         f"{name}: {shown}", [Heading(f"{shown}.", 1)], blocks, f"Twinboot queue {name}", FOOTER
     )
-
-
-def _counts(ended: Sequence[QueueEntry]) -> str:
-    """``1 regression, 3 unchanged, 1 series failed``, the worst first."""
-    words = [entry.word for entry in ended]
-    shown = {"regression": "regressions", "improvement": "improvements"}
-    parts = []
-    for word in [*map(str, WORST_FIRST), *BLAMES.values()]:
-        if count := words.count(word):
-            word = "unchanged" if word == "no change" else word
-            parts.append(f"{count} {shown.get(word, word) if count != 1 else word}")
-    return ", ".join(parts)
 
 
 def _row(store: QueueStore, entry: QueueEntry) -> VerdictRow:

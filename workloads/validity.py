@@ -201,23 +201,17 @@ def _phase_problems(spec: Phase, phase: PhaseResult, claim: Claim) -> list[str]:
             if value != expected
         ]
     elif phase.fio is not None:
-        messages += _fio_problems(spec, phase.fio, claim)
+        fio = phase.fio
+        if fio.options.get("randseed") != str(claim.seed):
+            messages.append(f"seed {fio.options.get('randseed')}, expected {claim.seed}")
+        if fio.options.get("randrepeat") != "0" or fio.options.get("allrandrepeat") == "1":
+            messages.append("seed without effect: fio ran with randrepeat or allrandrepeat")
+        messages += _other_options(claim.fio.get(spec.name, ()), fio)
+        messages += filter(None, [_amount(spec, fio)])
+        if fio.ios == 0 or fio.runtime_ms == 0:
+            messages.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
         messages += _left_no_trace(spec, phase, phase.fio, claim)
     return messages + [words for each in spec.checks if (words := CHECKS[each](phase, claim))]
-
-
-def _fio_problems(spec: Phase, fio: FioResult, claim: Claim) -> list[str]:
-    messages = []
-    if fio.options.get("randseed") != str(claim.seed):
-        messages.append(f"seed {fio.options.get('randseed')}, expected {claim.seed}")
-    if fio.options.get("randrepeat") != "0" or fio.options.get("allrandrepeat") == "1":
-        messages.append("seed without effect: fio ran with randrepeat or allrandrepeat")
-    messages += _other_options(claim.fio.get(spec.name, ()), fio)
-    if amount := _amount(spec, fio):
-        messages.append(amount)
-    if fio.ios == 0 or fio.runtime_ms == 0:
-        messages.append("no I/O at all" if fio.ios == 0 else "fio measured no time")
-    return messages
 
 
 def _left_no_trace(spec: Phase, phase: PhaseResult, fio: FioResult, claim: Claim) -> Iterator[str]:
