@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 
 from analysis.native import Judged, judge
 from analysis.verdict import CALLED, Change
@@ -139,18 +138,15 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
     ]
 
 
-def _over(head: NativeHead) -> str:
-    return f"Twinboot · {head.name} · native mode · {head.created[:16].replace('T', ' ')} UTC"
+def _in_all_forms(
+    head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]
+) -> dict[str, str]:
+    """The report by its form: for a terminal, as Markdown, as a page, and as JSON.
 
-
-def as_html(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
-    """The report as one page."""
-    top: list[Block] = [Heading(head.title, 1)]
-    return html.page(head.title, top, blocks(head, boots, judged), _over(head))
-
-
-def as_json(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
-    """Head, verdicts and numbers, changes as fractions."""
+    The JSON has head, verdicts and numbers, changes as fractions.
+    """
+    over = f"Twinboot · {head.name} · native mode · {head.created[:16].replace('T', ' ')} UTC"
+    top, body = Heading(head.title, 1), blocks(head, boots, judged)
     metrics = [
         {
             **asdict(each),
@@ -160,25 +156,21 @@ def as_json(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judg
         for each in judged
     ]
     whole = {"mode": "native", **head.model_dump(mode="json"), "boots": len(boots)}
-    return json.dumps({**whole, "metrics": metrics}, indent=2) + "\n"
+    return {
+        "text": text.text([top, Paragraph(over, "cause"), *body]),
+        "markdown": markdown.text([top, *body]),
+        "html": html.page(head.title, [top], body, over),
+        "json": json.dumps({**whole, "metrics": metrics}, indent=2) + "\n",
+    }
 
 
-def as_text(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
-    """The report for a terminal of 80 columns."""
-    top: list[Block] = [Heading(head.title, 1), Paragraph(_over(head), "cause")]
-    return text.text([*top, *blocks(head, boots, judged)])
-
-
-def as_markdown(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judged]) -> str:
-    """The report as Markdown."""
-    return markdown.text([Heading(head.title, 1), *blocks(head, boots, judged)])
-
-
-Writer = Callable[[NativeHead, Sequence[NativeBoot], Sequence[Judged]], str]
-FORMS: Mapping[str, Writer] = MappingProxyType(
-    {"text": as_text, "markdown": as_markdown, "html": as_html, "json": as_json}
-)
-FILES = dict(zip(FORMS, ("report.txt", "report.md", "report.html", "report.json"), strict=True))
+# By form.
+FILES = {
+    "text": "report.txt",
+    "markdown": "report.md",
+    "html": "report.html",
+    "json": "report.json",
+}
 
 
 def write_all(folder: Path, form: str, *, write: bool = True) -> tuple[str, tuple[Judged, ...]]:
@@ -188,14 +180,15 @@ def write_all(folder: Path, form: str, *, write: bool = True) -> tuple[str, tupl
         UsageError: a form that native mode does not have.
         StoreError: no session of native mode, or damaged.
     """
-    if form not in FORMS:
+    if form not in FILES:
         raise UsageError(
             f"native mode has no form {form!r}",
             where="--form",
-            next_step=f"one of: {', '.join(FORMS)}",
+            next_step=f"one of: {', '.join(FILES)}",
         )
     head, boots = native.read(folder)
     judged = judge(head, boots)
-    for name, make in FORMS.items() if write else ():
-        door.write(folder, FILES[name], make(head, boots, judged))
-    return FORMS[form](head, boots, judged), judged
+    written = _in_all_forms(head, boots, judged)
+    for name, content in written.items() if write else ():
+        door.write(folder, FILES[name], content)
+    return written[form], judged

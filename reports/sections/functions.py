@@ -115,12 +115,14 @@ def moved_most(attribution: Attribution, many: int) -> str:
     return f"{whole}{attribution.unit_title}{chance}" + (f": {moved}" if moved else "")
 
 
+def _percents(split: Split) -> tuple[str, ...]:
+    parts = split.total, split.changed, split.linked, split.rest
+    return tuple(wording.percent(split.share(part.difference)) for part in parts)
+
+
 def split_words(split: Split) -> str:
     """``Of the change, -0.80 %: -0.03 % is in functions whose code differs, ...``."""
-    of, own, linked, rest = (
-        wording.percent(split.share(part.difference))
-        for part in (split.total, split.changed, split.linked, split.rest)
-    )
+    of, own, linked, rest = _percents(split)
     names = ", ".join(f"{each.name} {wording.signed(each.difference)}" for each in split.functions)
     return (
         f"Of the change, {of}: {own} is in functions whose code differs, {linked} in their callers "
@@ -130,10 +132,7 @@ def split_words(split: Split) -> str:
 
 def in_parts(split: Split) -> str:
     """``changed functions +0.48 %, their callers and callees -0.01 %, all other code -0.36 %``."""
-    own, linked, rest = (
-        wording.percent(split.share(part.difference))
-        for part in (split.changed, split.linked, split.rest)
-    )
+    _, own, linked, rest = _percents(split)
     return f"changed functions {own}, their callers and callees {linked}, all other code {rest}"
 
 

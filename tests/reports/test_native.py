@@ -8,7 +8,7 @@ import pytest
 from analysis.native import judge
 from errors import UsageError
 from reports import forms
-from reports.native import FILES, FORMS, names_of, write_all
+from reports.native import FILES, names_of, write_all
 from results import native
 from results.door import StoreError
 from results.record import PatchRecord, SeriesRecord
@@ -32,7 +32,7 @@ def test_every_form_is_written_and_has_the_verdict(tmp_path: Path) -> None:
     text, judged = write_all(tmp_path, "text")
     assert [str(each.verdict) for each in judged] == ["regression"]
     assert "readahead" in text
-    for form in FORMS:
+    for form in FILES:
         written = (tmp_path / FILES[form]).read_text()
         assert "regression" in written
         assert "a CPU" in written
