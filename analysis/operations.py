@@ -97,8 +97,13 @@ def _comparison(comparison: Comparison, of_phase: dict[tuple[str, str], Operatio
             at = (each.case, each.phase) if isinstance(each, OnePhase) else ("", "")
             operation = of_phase.get(at, NOWHERE)
             # What is per I/O is given once, at equal work.
-            if not (isinstance(each, Attribution) and each.unit == IO and operation.factor != 1.0):
-                kept.append(_counted(each, operation))
+            if isinstance(each, Attribution) and each.unit == IO and operation.factor != 1.0:
+                continue
+            factor = operation.was.get(getattr(each, "unit_title", ""))
+            if factor is not None:
+                whole = each if factor == 1.0 else _scaled(each, factor)
+                each = whole.model_copy(update={"unit_title": operation.title})
+            kept.append(each)
         return tuple(kept)
 
     read = comparison.with_metrics(lambda each: _metric(each, of_phase[each.case, each.phase]))
@@ -136,15 +141,6 @@ def _summary(summary: Summary | None, factor: float) -> Summary | None:
         return None
     scaled = {name: factor * getattr(summary, name) for name in ("mean", "minimum", "maximum")}
     return summary.model_copy(update=scaled)
-
-
-def _counted(record: Record, operation: Operation) -> Record:
-    factor = operation.was.get(getattr(record, "unit_title", ""))
-    if factor is None:
-        return record
-    whole = record if factor == 1.0 else _scaled(record, factor)
-    named: Record = whole.model_copy(update={"unit_title": operation.title})
-    return named
 
 
 def _scaled(value: Any, factor: float) -> Any:

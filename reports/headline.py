@@ -203,8 +203,12 @@ def _broken(gates: Sequence[ArmGate]) -> tuple[str, ...]:
     """``patched is broken: BUG: sleeping function called ..., xas_split_alloc()``, a cause each."""
     by_cause: dict[str, list[ArmGate]] = {}
     for gate in gates:
-        if gate.withholds:
-            by_cause.setdefault(_why(gate), []).append(gate)
+        if gate.withholds and gate.standing != "red":
+            by_cause.setdefault(gate.reason, []).append(gate)
+        elif gate.withholds:
+            problem = gate.problems[0][1]
+            where = f", {problem.where}()" if problem.where else ""
+            by_cause.setdefault(f"{problem.title}{where}", []).append(gate)
     sentences = []
     for why, alike in by_cause.items():
         names = in_words([gate.arm for gate in alike])
@@ -214,13 +218,6 @@ def _broken(gates: Sequence[ArmGate]) -> tuple[str, ...]:
             sentences.append(f"{names}: not checked for correctness: {why}")
     # What is broken is the news; what was not checked comes after it.
     return tuple(sorted(sentences, key=lambda line: " broken: " not in line))
-
-
-def _why(gate: ArmGate) -> str:
-    if gate.standing != "red":
-        return gate.reason
-    problem = gate.problems[0][1]
-    return f"{problem.title}, {problem.where}()" if problem.where else problem.title
 
 
 def _lost(session: SessionComparison) -> tuple[str, ...]:

@@ -191,15 +191,6 @@ def _setup(comparison: Comparison, case: CaseComparison) -> list[str]:
     return wrapped(f"{sentence}:", hang="")
 
 
-def _commands(case: CaseComparison) -> list[str]:
-    """The command lines, with what has to be done before them."""
-    lines = []
-    for phase in case.phases:
-        lines += [DROP_CACHES] if phase.caches == "dropped" else []
-        lines += wrap_command(ascii_only(phase.command), WIDTH)
-    return lines
-
-
 def _summary_line(label: str, summary: Summary) -> list[str]:
     """One line in fio's words; the spread is printed in the metric's unit as fio does."""
     deviation = (summary.stddev or 0.0) * summary.mean
@@ -323,8 +314,11 @@ def letter(session: SessionComparison) -> str:
     lines += apart(session)
     lines += repeating(session) if any(row.measured for row in session.rows) else []
     for case in session.cases:
-        rows = session.of_case(case.name)
-        parts = [_setup(session.comparisons[0], case), _commands(case), _judgements(session, rows)]
+        rows, commands = session.of_case(case.name), []
+        for phase in case.phases:
+            commands += [DROP_CACHES] if phase.caches == "dropped" else []
+            commands += wrap_command(ascii_only(phase.command), WIDTH)
+        parts = [_setup(session.comparisons[0], case), commands, _judgements(session, rows)]
         parts += [_arm(session, case, rows, at) for at in range(len(session.arms))]
         lines += [line for part in parts if part for line in (*part, "")]
     if len(session.primary) > 1 and any(m.judgement.change for m in session.primary):

@@ -114,9 +114,16 @@ def compare_stacks(recorded: Recorded) -> Iterator[StackComparison]:
                 yield _phase(twin.name, here)
 
 
-def _shortened(each: StackComparison) -> StackComparison:
-    rows = tuple(each.rows[number] for number in each.listed)
-    return each.model_copy(update={"rows": rows, "listed": tuple(range(len(rows)))})
-
-
-EXPLANATION = Explanation("stacks", "Call stacks", 80, StackComparison, compare_stacks, _shortened)
+EXPLANATION = Explanation(
+    "stacks",
+    "Call stacks",
+    80,
+    StackComparison,
+    compare_stacks,
+    lambda each: each.model_copy(
+        update={
+            "rows": tuple(each.rows[number] for number in each.listed),
+            "listed": tuple(range(len(each.listed))),
+        }
+    ),
+)

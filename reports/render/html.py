@@ -151,7 +151,9 @@ class Page:
             case doc.Code():
                 return f"<pre>{verbatim(block.text)}</pre>"
             case doc.Facts():
-                return _within("dl", "facts", map(_fact, block.facts))
+                each = ((f.name, words(f.words).replace("\n", "<br>")) for f in block.facts)
+                pairs = (f"<dt>{escaped(name)}</dt><dd>{value}</dd>" for name, value in each)
+                return _within("dl", "facts", pairs)
             case doc.Verdicts():
                 return _within("ol", "verdicts", map(_verdict, block.rows))
             case doc.Callout():
@@ -171,11 +173,6 @@ class Page:
 def _within(tag: str, name: str, parts: Iterable[str]) -> str:
     inner = "\n".join(parts)
     return f"<{tag}{_classes(name)}>\n{inner}\n</{tag}>"
-
-
-def _fact(fact: doc.Fact) -> str:
-    value = words(fact.words).replace("\n", "<br>")
-    return f"<dt>{escaped(fact.name)}</dt><dd>{value}</dd>"
 
 
 def _figure(figure: doc.Figure) -> str:

@@ -501,13 +501,6 @@ INSTRUMENTS = (
 At = tuple[str, str]
 
 
-def _name(at: At, places: Sequence[At]) -> str:
-    """The fewest words that tell a phase from the others."""
-    cases, phases = ({place[part] for place in places} for part in (0, 1))
-    short = at[1] if len(phases) == len(places) else at[0] if len(cases) == len(places) else ""
-    return short or " ".join(at)
-
-
 def blocks(view: View, comparison: Comparison) -> list[Block]:
     """The section: of the judged phases, those with a verdict first; of all where none is."""
     judged: dict[At, bool] = {}
@@ -526,6 +519,7 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         shown += [(instrument, {at: of[at] for at in of if at in judged} or of)] if of else []
     counted_in = dict.fromkeys(at for _, of in shown for at in of)
     places = sorted(counted_in, key=lambda at: not judged.get(at, False))
+    cases, phases = (len({place[part] for place in places}) for part in (0, 1))
     rows: list[Row] = []
     for at in places:
         lines = [
@@ -537,7 +531,9 @@ def blocks(view: View, comparison: Comparison) -> list[Block]:
         # The phase stands above its rows, where there are several, with what they are counted per.
         usual = lines[0].of if lines and len(places) > 1 else ""
         if len(places) > 1:
-            head = Cell(f"{_name(at, places)}:", small=usual)
+            # The fewest words that tell it from the others.
+            name = at[1] if phases == len(places) else at[0] if cases == len(places) else ""
+            head = Cell(f"{name or ' '.join(at)}:", small=usual)
             rows.append(row(head, "", "", "", "", strong=True))
         rows += [
             row(

@@ -217,15 +217,6 @@ def _changed(comparison: Comparison, attribution: Attribution) -> list[Block]:
     return [*blocks, head, Table(label, heads, tuple(rows))]
 
 
-def _heads(comparison: Comparison) -> tuple[Column, ...]:
-    base, patched = comparison.manifest.base, comparison.manifest.patched
-    return (
-        *(Column("function", left=True), Column("difference"), Column("95 %", drop=2)),
-        *(Column(base, drop=3), Column(patched, drop=4), Column("calls", drop=1)),
-        Column("", left=True, drop=5),
-    )
-
-
 def _numbers(pair: Paired) -> tuple[str, str, str, str]:
     both = wording.amount(pair.base), wording.amount(pair.patched)
     return wording.signed(pair.difference), wording.paired_bounds(pair), *both
@@ -274,7 +265,13 @@ def _significant(comparison: Comparison, attribution: Attribution) -> list[Block
     rows.append(row("all", *_numbers(whole), "", mark(whole), strong=True, total=True))
     label = f"Functions that moved most, {attribution.case} {attribution.phase}"
     title = f"Functions that moved most, per {attribution.unit_title}"
-    table = Table(label, _heads(comparison), tuple(rows))
+    base, patched = comparison.manifest.base, comparison.manifest.patched
+    heads = (
+        *(Column("function", left=True), Column("difference"), Column("95 %", drop=2)),
+        *(Column(base, drop=3), Column(patched, drop=4), Column("calls", drop=1)),
+        Column("", left=True, drop=5),
+    )
+    table = Table(label, heads, tuple(rows))
     return [Heading(title, 4), table, Paragraph(f"{share(attribution)}.", "note")]
 
 

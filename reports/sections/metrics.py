@@ -327,19 +327,15 @@ def patches(view: View) -> list[Block]:
         [
             *listing(f"{text}." for text in answered),
             Table("Patch by patch", tuple(heads), tuple(rows), together=2),
-            *listing(_functions_by_step(session)),
+            # Which functions each step changed, of each phase in which functions were tested.
+            *listing(
+                f"Step {number}, {phase.case} {phase.phase}: {sentences.changed_per_unit(phase)}."
+                for number, comparison in session.steps
+                for phase in comparison.headlines
+                if phase.tested and not phase.identical
+            ),
         ],
     )
-
-
-def _functions_by_step(session: SessionComparison) -> list[str]:
-    """Which functions each step changed, a line for each phase in which functions were tested."""
-    return [
-        f"Step {number}, {phase.case} {phase.phase}: {sentences.changed_per_unit(phase)}."
-        for number, comparison in session.steps
-        for phase in comparison.headlines
-        if phase.tested and not phase.identical
-    ]
 
 
 def answers(session: SessionComparison) -> list[str]:
