@@ -18,7 +18,7 @@ from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.compiled import Touched
 from kernels.config import KCONFIG
-from kernels.symbols import CodeChange, FunctionCode, differing
+from kernels.symbols import FunctionCode, differing
 from results.profile import Calls, calls_of, stem, together
 from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
 
@@ -67,7 +67,7 @@ def triage(
 
 
 def _function(
-    change: CodeChange, touched: Sequence[Touched], patches: Sequence[PatchRecord]
+    change: FunctionRecord, touched: Sequence[Touched], patches: Sequence[PatchRecord]
 ) -> FunctionRecord:
     name, _, where = change.name.partition("@")
     plain = stem(name)
@@ -81,9 +81,7 @@ def _function(
     by = [patch.name for patch in patches if file and file in patch.files]
     if not by:  # code of a header is in every function that uses it
         by = [patch.name for patch in patches if any(f.endswith(HEADERS) for f in patch.files)]
-    return FunctionRecord(
-        name=change.name, before=change.before, after=change.after, file=file, patches=tuple(by)
-    )
+    return change.model_copy(update={"file": file, "patches": tuple(by)})
 
 
 SIZES_ONLY = (
@@ -122,10 +120,7 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
     # The variables that differ; None where a kernel's were not kept.
     data = None
     if old_data is not None and new_data is not None:
-        data = tuple(
-            FunctionRecord(name=each.name, before=each.before, after=each.after)
-            for each in symbols.differing_variables(old_data, new_data)
-        )
+        data = symbols.differing_variables(old_data, new_data)
     # The files of modules whose code or data differs, or that one kernel alone has.
     old, new = (
         {file.name: symbols.code_key(file) for file in kernel.modules} for kernel in (base, patched)

@@ -21,6 +21,7 @@ from elftools.elf.sections import NoteSection
 from numpy.typing import NDArray
 
 from errors import InfraError, LabError
+from results.record import FunctionRecord
 from text import clean
 
 SHF_ALLOC = 0x2
@@ -310,15 +311,6 @@ class FunctionCode(NamedTuple):
         return self.exact == other.exact or self.named == other.named
 
 
-@dataclass(frozen=True)
-class CodeChange:
-    """A function or variable that differs: sizes in bytes, None in the kernel that has none."""
-
-    name: str
-    before: int | None
-    after: int | None
-
-
 @of_a_build
 def code_key(vmlinux: Path, modules: Sequence[Path] = ()) -> str:
     """SHA-256 over all that is loaded, without notes (the build id) and the banners.
@@ -448,25 +440,25 @@ def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Val
     raise InfraError("not a table of this version of the lab", where=str(path), next_step=step)
 
 
-def changed_functions(before: Path, after: Path) -> tuple[CodeChange, ...]:
+def changed_functions(before: Path, after: Path) -> tuple[FunctionRecord, ...]:
     """Functions that differ between two symbols files; InfraError: one cannot be read."""
     return differing(load(before)[0], load(after)[0])
 
 
 def differing(
     first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
-) -> tuple[CodeChange, ...]:
+) -> tuple[FunctionRecord, ...]:
     """Functions that differ between two tables, by name."""
     changes = []
     for name in sorted({*first, *second}):
         before, after = first.get(name), second.get(name)
         if before is None or not before.is_same(after):
-            sizes = (code.size if code else None for code in (before, after))
-            changes.append(CodeChange(name, *sizes))
+            old, new = (code.size if code else None for code in (before, after))
+            changes.append(FunctionRecord(name=name, before=old, after=new))
     return tuple(changes)
 
 
-def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange, ...]:
+def differing_variables(first: Variables, second: Variables) -> tuple[FunctionRecord, ...]:
     """Variables that differ between two tables; of a shared name what one alone has."""
     changes = []
     for name in sorted({*first, *second}):
@@ -476,7 +468,7 @@ def differing_variables(first: Variables, second: Variables) -> tuple[CodeChange
             for some in (before - after, after - before)
         )
         if before != after:
-            changes.append(CodeChange(name, gone, new))
+            changes.append(FunctionRecord(name=name, before=gone, after=new))
     return tuple(changes)
 
 

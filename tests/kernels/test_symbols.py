@@ -7,7 +7,6 @@ import pytest
 from errors import InfraError
 from kernels.symbols import (
     RELOCATION,
-    CodeChange,
     FunctionCode,
     Pointer,
     Section,
@@ -20,6 +19,7 @@ from kernels.symbols import (
     save,
     variables,
 )
+from results.record import FunctionRecord
 from tests.values import data
 
 CODE = data(__file__, "code")
@@ -164,8 +164,8 @@ def test_saved_tables_come_back_and_are_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     save({"a": FunctionCode(17, "abcd", "bcde")}, tmp_path / "two")
     assert changed_functions(tmp_path / "one", tmp_path / "two") == (
-        CodeChange("a", 16, 17),
-        CodeChange("b", 3, None),
+        FunctionRecord(name="a", before=16, after=17),
+        FunctionRecord(name="b", before=3, after=None),
     )
 
 
