@@ -54,14 +54,13 @@ class Hunk:
 class Diff:
     """All paths that a diff names, old and new, in order, and its hunks.
 
-    ``text`` is what was read, each name behind ``a/`` or ``b/``; ``made`` are the new files.
-    ``parts`` has the paths of each change of a file, and where it is in the lines of ``text``.
+    ``text`` is what was read, each name behind ``a/`` or ``b/``; ``parts`` has the paths of each
+    change of a file, and where it is in the lines of ``text``.
     """
 
     files: tuple[str, ...]
     hunks: tuple[Hunk, ...]
     text: str = field(default="", repr=False)
-    made: tuple[str, ...] = ()
     parts: tuple[tuple[tuple[str, ...], slice], ...] = field(default=(), repr=False)
 
 
@@ -142,7 +141,6 @@ class _Reader:
         if level is None:
             levels = levels_of(self._every)
         files: dict[str, None] = {}
-        made: dict[str, None] = {}
         hunks: list[Hunk] = []
         counts: Counter[str] = Counter()
         changed: dict[int, str] = {}
@@ -155,15 +153,13 @@ class _Reader:
             files.update(dict.fromkeys(named))
             parts.append((named, slice(start, end)))
             path = new or old or ""
-            if file.is_made and new:
-                made[new] = None
             for first, header, at in file.hunks:
                 counts[path] += 1
                 hunks.append(Hunk(path, counts[path], first, header, at))
             changed |= self._spelled(file, old, new)
         lines = [changed.get(number, line) for number, line in enumerate(self._lines)]
         text = "\n".join(lines) if changed else self._text
-        return Diff(tuple(files), tuple(hunks), text, tuple(made), tuple(parts))
+        return Diff(tuple(files), tuple(hunks), text, tuple(parts))
 
     def _hunk(self, file: _File, at: int, match: re.Match[str]) -> int:
         """Go through a hunk, where "--- a/x" may be a removed line; return where it ends."""

@@ -296,7 +296,7 @@ def read_series(data: bytes, name: str, kind: Kind = "file", named: str = "") ->
     if len(mails) == 1 and not mails[0].poster:
         if data.startswith(tuple(BOMS)):
             mails = (read_mail(as_text(data).encode(), where),)
-        return Thread(mails[0].version, mails, None, ())
+        return Thread(mails, None, ())
 
     def how(mail: Mail) -> str:
         if not mail.has_id:

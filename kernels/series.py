@@ -211,13 +211,12 @@ FAILED = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)$", re.M)
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch file, read: ``files`` are all paths it names, old and new, ``made`` new files."""
+    """One patch file, read: ``files`` are all paths it names, old and new."""
 
     path: Path
     subject: str
     files: tuple[str, ...]
     hunks: tuple[Hunk, ...]
-    made: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -258,7 +257,7 @@ def patch_of(path: Path, content: bytes, level: int | None = None) -> tuple[Patc
     same = diff.text == text
     content = content if same else diff.text.encode(errors="surrogateescape")
     subject = subject_of(text) or re.sub(r"^[0-9]{4}-", "", path.stem)
-    patch = Patch(path, subject, diff.files, diff.hunks, diff.made)
+    patch = Patch(path, subject, diff.files, diff.hunks)
     return patch, content, diff
 
 

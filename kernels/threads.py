@@ -62,7 +62,6 @@ class Group:
 class Thread:
     """The series that was chosen: patches in order, and what is to be said of the choice."""
 
-    version: int
     patches: tuple[Mail, ...]
     cover: Mail | None
     findings: tuple[str, ...]
@@ -288,12 +287,12 @@ class _Choice:
         if chosen is not None:
             self._check(chosen)
             self._describe(chosen)
-            version, patches, cover = chosen.version, chosen.patches, chosen.members.get(0)
+            patches, cover = chosen.patches, chosen.members.get(0)
         else:
             alone = alone or self._only_diff()
             kind = "a reply" if alone.is_reply else "one mail"
             self.findings.append(f"the diff of {kind} is taken")
-            version, patches, cover = alone.version, (alone,), None
+            patches, cover = (alone,), None
         self._leave_out(chosen, alone)
         if len(patches) == 1 and patches[0].attached:
             cover, patches = patches[0], patches[0].attached
@@ -304,7 +303,7 @@ class _Choice:
         ]
         more = len(self.findings) - MOST_FINDINGS
         cut = [f"and {more} more"] if more > 0 else []
-        return Thread(version, patches, cover, (*self.findings[:MOST_FINDINGS], *cut))
+        return Thread(patches, cover, (*self.findings[:MOST_FINDINGS], *cut))
 
     def _newest(self) -> Group | None:
         """The newest posting of the one series that a mailbox is about."""

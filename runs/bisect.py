@@ -54,11 +54,6 @@ class Search(Record):
     skipped: dict[int, str] = Field(default_factory=dict)
 
     @property
-    def case(self) -> str:
-        """The case that is measured."""
-        return self.experiment.cases[0].name
-
-    @property
     def last(self) -> int:
         """The last point: everything applied."""
         return len(self.points) - 1

@@ -85,7 +85,7 @@ def test_a_new_file_is_made_where_it_belongs(tmp_path: Path, text: str, path: st
     (tmp_path / "mm").mkdir()
     (tmp_path / "mm/x.c").write_text("x\n")
     diff = read_diff(text, "x")
-    assert diff.made == (path,)
+    assert path in diff.files
     (tmp_path / "x.patch").write_text(diff.text)
     apply([read_patch(tmp_path / "x.patch")], tmp_path)
     assert (tmp_path / path).read_text() == "y\n"

@@ -39,7 +39,7 @@ def searched(request: Request, metric: str = "4k.bw", case: str = "", **more: An
 
 def test_a_shipped_series_is_searched_by_the_one_metric() -> None:
     search = searched(Request(name="filemap-v4", overrides=("guest=smoke",)))
-    assert search.case == "filemap-4k"
+    assert search.experiment.cases[0].name == "filemap-4k"
     assert search.experiment.cases[0].primary == ("4k.bw",)
     assert search.experiment.twins == ()
     # A name that is read in a report is as good as that on record.
