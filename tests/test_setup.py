@@ -374,6 +374,13 @@ def test_make_targets_all_set_up_first() -> None:
     assert "pytest" in done.stdout.splitlines()[-1]
 
 
+def test_make_gives_pytest_no_file_for_a_folder_of_tests() -> None:
+    """The table of the last run would be taken for one, and with it no conftest be read."""
+    done = completed(["make", "--no-print-directory", "-n", "check"], cwd=CHECKOUT)
+    (command,) = [line for line in done.stdout.splitlines() if " -m pytest -n " in line]
+    assert "--durations-table=.make/durations.csv" in command.split()
+
+
 def test_ci_runs_make_test_with_nobody_to_ask() -> None:
     script = CHECKOUT / ".ci/run"
     assert os.access(script, os.X_OK)

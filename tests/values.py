@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -66,4 +67,10 @@ def data(file: str, name: str) -> Any:
         return tuple(map(frozen, value)) if isinstance(value, list) else value
 
     path = Path(file)
-    return frozen(tomllib.loads(path.with_name("tables.toml").read_text("utf-8"))[path.stem][name])
+    return frozen(tables(path.with_name("tables.toml"))[path.stem][name])
+
+
+@cache
+def tables(path: Path) -> Any:
+    """A file of tables, which many files of tests read as they are collected."""
+    return tomllib.loads(path.read_text("utf-8"))
