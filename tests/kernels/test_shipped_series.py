@@ -9,7 +9,7 @@ import pytest
 
 from errors import InfraError, SeriesError
 from host import facts
-from kernels import packages, source
+from kernels import packages, source, worktree
 from kernels.series import apply, known_series, read_patch
 from tests.kernels.fake import files_of
 
@@ -23,7 +23,10 @@ ON_7_3 = [
 
 
 def unpacked(release: str, folder: Path) -> Path:
-    """The files that series change, of a package that is installed or that was fetched."""
+    """The files that series change, of a package that is installed or that was fetched.
+
+    Of the tree that kernels are built in, where there is one: a tarball takes ten seconds.
+    """
     package, cache = f"linux-source-{release}", facts.cache_folder()
     try:
         there = source.identify(f"deb:{package}", checkout=CHECKOUT, cache=cache)
@@ -35,12 +38,15 @@ def unpacked(release: str, folder: Path) -> Path:
         for path in files_of(CHECKOUT, series)
         for name in read_patch(path).files
     }
+    names = sorted(touched)
+    if worktree.lay_out(f"deb:{package}", names, folder, checkout=CHECKOUT, cache=cache):
+        return folder
     with ExitStack() as stack:
         tarball = there.origin
         if there.package:
             fetched = packages.unpacked(packages.find(there.package, cache), cache)
             tarball = stack.enter_context(fetched) / f"usr/src/{package}.tar.xz"
-        members = [f"{package}/{name}" for name in sorted(touched)]
+        members = [f"{package}/{name}" for name in names]
         argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball), *members]
         subprocess.run(argv, check=True)
     return folder

@@ -337,7 +337,8 @@ BLOCKS = st.tuples(
 
 @given(st.lists(BLOCKS, min_size=1, max_size=5))
 @example([("global", "[{}]", ["filename=x"]), ("global", "[{}]", []), ("a", "[{}]", [])])
-@settings(max_examples=25, deadline=None)
+# Each asks fio once a job.
+@settings(max_examples=8, deadline=None)
 def test_any_file_is_what_fio_reads_in_it(blocks: list[tuple[str, str, list[str]]]) -> None:
     texts = ["\n".join([form.format(title), *lines]) for title, form, lines in blocks]
     jobs = [number for number, block in enumerate(blocks) if not block[0].startswith("global")]
