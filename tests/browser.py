@@ -2,11 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 DESK: ViewportSize = {"width": 1200, "height": 850}
@@ -14,6 +15,10 @@ PHONE: ViewportSize = {"width": 390, "height": 800}
 CHROMIUM = shutil.which("chromium")
 # Where to leave the pictures to be looked at; a folder of the test's own by default.
 SHOTS = os.environ.get("TWINBOOT_SHOTS")
+# Contrast is of the scheme, and what fits of the width: two of the four have each.
+BOTH_WAYS = pytest.mark.parametrize(
+    ("viewport", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +58,12 @@ def opened(
     )
     page.goto(file.as_uri())
     return page, messages
+
+
+def barriers(page: Page, impacts: Collection[str] = ("serious", "critical")) -> list[str]:
+    """What keeps people out of a page: each rule that it breaks, and where first."""
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]}"
+        for each in Axe().run(page).response["violations"]
+        if each["impact"] in impacts
+    ]

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ViewportSize
 
 from history.pages import site
-from tests.browser import DESK, PHONE, opened
+from tests.browser import BOTH_WAYS, barriers, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
 from tests.history.pages.made_up import fill
@@ -33,8 +33,7 @@ def nights_of(built: Path) -> list[str]:
     return [f"{NIGHT}/{path.name}" for path in (plain, hostile)]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@BOTH_WAYS
 def test_every_page_is_quiet_fits_and_has_no_barrier(
     browser: Browser,
     built: Path,
@@ -53,15 +52,7 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
         assert page.evaluate("window.hurt") is None, name
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{name} is {wider} px too wide"
-        # Contrast is of the scheme and order of the width: two of the four have both.
-        both = (viewport is DESK) == (scheme == "light")
-        violations = Axe().run(page).response["violations"] if both else []
-        serious = [
-            f"{each['id']}: {each['nodes'][0]['html'][:200]}"
-            for each in violations
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], name
+        assert barriers(page) == [], name
         page.context.close()
 
 

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ViewportSize
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison
-from tests.browser import DESK, PHONE, opened
+from tests.browser import BOTH_WAYS, PHONE, barriers, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
 from tests.reports.drawn import page_of
@@ -32,8 +31,7 @@ def pages(
     return files
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@BOTH_WAYS
 def test_every_page_is_quiet_fits_and_has_no_barrier(
     browser: Browser,
     pages: list[Path],
@@ -51,15 +49,7 @@ def test_every_page_is_quiet_fits_and_has_no_barrier(
         words = "[...document.querySelectorAll('ol.verdicts .word')]"
         wide = "each => each.scrollWidth > each.clientWidth"
         assert page.evaluate(f"{words}.filter({wide}).map(each => each.textContent)") == []
-        # Contrast is of the scheme and order of the width: two of the four have both.
-        both = (viewport is DESK) == (scheme == "light")
-        violations = Axe().run(page).response["violations"] if both else []
-        serious = [
-            f"{each['id']}: {each['nodes'][0]['html'][:200]}"
-            for each in violations
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], file.name
+        assert barriers(page) == [], file.name
         page.context.close()
 
 
