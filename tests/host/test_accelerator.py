@@ -1,8 +1,10 @@
-"""Decisions over told boots, reasons from recorded output, and (guest) a real decision."""
+"""Decisions over told boots, and reasons from recorded output.
+
+A real decision is in tests/integration/test_wall_guests.py.
+"""
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +17,16 @@ from host.accelerator import (
     ACCELERATORS,
     WORD,
     Accelerator,
-    AcceleratorTest,
     Attempt,
     boot_argv,
     cpu_is_emulated,
     decide,
-    provide,
     reason_in,
     require_device,
     some_kernel,
 )
-from host.facts import cache_folder
 from host.process import Finished
-from kernels import packages
 from tests.values import data
-
-PACKAGE = "linux-image-6.12-cloud-amd64"
 
 
 def booting(*working: Accelerator) -> Callable[[Accelerator], Attempt]:
@@ -166,25 +162,6 @@ def test_kvm_that_is_gone_is_an_error_with_its_reason(tmp_path: Path) -> None:
     assert caught.value.where == str(device)
     assert "--resume" in caught.value.next_step
     require_device("tcg", device=device)
-
-
-@pytest.fixture
-def real_kernel(tmp_path: Path) -> Path:
-    """One that was built here, else that of a Debian package."""
-    kernel = some_kernel(cache_folder())
-    if kernel is None:
-        kernel = tmp_path / "packaged"
-        with packages.unpacked(packages.find(PACKAGE, cache_folder()), cache_folder()) as shipped:
-            shutil.copy(next((shipped / "boot").glob("vmlinuz-*")), kernel)
-    return kernel
-
-
-@pytest.mark.guest
-def test_a_real_decision_boots_a_real_kernel(real_kernel: Path) -> None:
-    decision = provide(real_kernel)
-    assert isinstance(decision, AcceleratorTest)
-    assert decision.attempts[-1].works
-    assert all(attempt.reason for attempt in decision.attempts[:-1])
 
 
 @pytest.mark.guest

@@ -37,10 +37,10 @@ class EndedSession:
     elapsed_s: float
 
 
-def measured(folder: Path, *arguments: str) -> EndedSession:
-    """Run ``lab.py run`` into ``folder`` to its end."""
+def measured(folder: Path, *arguments: str, verb: str = "run") -> EndedSession:
+    """Run ``lab.py run`` into ``folder`` to its end; ``measure`` draws no last report."""
     began = time.monotonic()
-    done = run_lab("run", *arguments, "--session", str(folder))
+    done = run_lab(verb, *arguments, "--session", str(folder))
     return EndedSession(folder, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
 
@@ -96,8 +96,8 @@ def wall_kernel(options: Options) -> Kernel:
 
 @pytest.fixture(scope="session")
 def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
-    """filemap-v4 as shipped, at smoke size, one block."""
-    arguments = ("--set", "guest=smoke", "--set", "blocks=1", "--no-twins", "--no-check")
+    """filemap-v4 as shipped, one seed."""
+    arguments = ("--seeds", "1", "--no-twins", "--no-check", "--measure-anyway")
     return once(
         tmp_path_factory, "filemap", lambda folder: measured(folder, "filemap-v4", *arguments)
     )

@@ -1,14 +1,19 @@
-"""The lab as a user starts it: a process, its session folder, and the guests it may leave."""
+"""The lab as a user starts it, its session folder, and the guests it may leave."""
 
+import io
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
+import pytest
+
+import lab
 from results.record import RunRecord
 from results.store import SessionStore
 from tests.waiting import wait_until
@@ -19,6 +24,8 @@ SMALL_SESSION = (SMALL, "--set", "blocks=2")
 FORMS = ("report.html", "report.md", "samples.csv", "samples.parquet")
 # Ten minutes are a kernel from nothing on two cores; other guests may run as well.
 TIMEOUT_S = 1800.0
+# Of every report, so that those of two sessions can be compared.
+DATE = {"SOURCE_DATE_EPOCH": "1767225600"}
 Lab = subprocess.Popen[str]
 
 
@@ -35,7 +42,7 @@ def start(*arguments: str) -> Lab:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+        env={**os.environ, **DATE},
     )
 
 
@@ -46,8 +53,22 @@ def finish(lab: Lab) -> subprocess.CompletedProcess[str]:
 
 
 def run_lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``lab.py`` to its end."""
-    return finish(start(*arguments))
+    """Run ``lab.py`` to its end, in this process: an interpreter's start takes seconds.
+
+    For whoever sends it no signal.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        for name, value in DATE.items():
+            patched.setenv(name, value)
+        # It would bind to a stream that ends with this call.
+        patched.setattr(logging, "basicConfig", lambda **_: None)
+        try:
+            status = lab.main([*arguments])
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def guests_of(folder: Path) -> list[int]:
@@ -62,6 +83,21 @@ def guests_of(folder: Path) -> list[int]:
                 ):
                     pids.append(int(entry.name))
     return pids
+
+
+def processes(session_of: int) -> dict[int, str]:
+    """Command by process id of every process whose session a child of ours leads."""
+    commands = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (folder / "stat").read_text().partition(" (")[2].rpartition(") ")
+            leader = int(rest.split()[3])
+            parent = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == session_of and leader != session_of:
+            commands[int(folder.name)] = name
+    return commands
 
 
 def kill(lab: Lab, number: signal.Signals) -> subprocess.CompletedProcess[str]:

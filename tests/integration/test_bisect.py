@@ -1,16 +1,14 @@
-"""Which patch it was, and whether another lab finds the same: real kernels, few boots."""
+"""Which patch of a series it was: real kernels, few boots."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from kernels.cache import Kernel
-from results.store import SessionStore
-from tests.integration.lab_process import CHECKOUT, SMALL, records_of, run_lab
-from tests.values import but, spaced
+from tests.integration.lab_process import CHECKOUT, records_of, run_lab
+from tests.values import spaced
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 SERIES = CHECKOUT / "configs/series"
 
 
@@ -50,29 +48,3 @@ def test_the_one_slow_patch_of_three_is_named(kernels: dict[str, Kernel], tmp_pa
     assert again.returncode == 0, again.stderr
     assert again.stdout == done.stdout
     assert (folder / "runs.jsonl").read_bytes() == before
-
-
-def test_an_archive_repeats_to_the_last_digit(kernels: dict[str, Kernel], tmp_path: Path) -> None:
-    folder, archive = tmp_path / "session", tmp_path / "session.tar.gz"
-    assert run_lab("measure", SMALL, "--session", str(folder)).returncode == 0
-    packed = run_lab("repro", str(folder), "-o", str(archive))
-    assert packed.returncode == 0, packed.stderr
-    assert packed.stdout.strip() == str(archive)
-    again = tmp_path / "again"
-    done = run_lab("repro", "--check", str(archive), "--session", str(again), "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(done.stdout)
-    assert report["unequal_runs"] == {}
-    assert report["obstacles"] == []
-    assert records_of(again) == records_of(folder)
-    # One number of one run is another one: of all that are compared, only it differs.
-    record = SessionStore(folder).records()[0]
-    assert record.samples
-    wrong = but(record, samples={**record.samples, "4k.bw": record.samples["4k.bw"] * (1 + 1e-12)})
-    SessionStore(folder).append(wrong)
-    assert run_lab("repro", str(folder), "-o", str(archive)).returncode == 0
-    # The session that repeats it is finished already, and is only compared.
-    compared = run_lab("repro", "--check", str(archive), "--session", str(again))
-    assert compared.returncode == 1, compared.stdout + compared.stderr
-    assert "not reproduced: 1 of 3 runs differ" in compared.stdout
-    assert f"{record.run_id}: 4k.bw " in compared.stdout

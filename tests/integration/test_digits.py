@@ -7,7 +7,7 @@ import pytest
 from host.facts import CHECKOUT
 from reports import forms
 from results.session import MeasuredSession, open_session
-from tests.integration.conftest import measured
+from tests.integration.conftest import EndedSession
 from tests.waiting import completed
 
 RECORD = CHECKOUT / "configs" / "gallery" / "filemap-v4.tar.xz"
@@ -22,6 +22,16 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "filemap-v4"
 
 
+def rows(text: str) -> list[list[str]]:
+    """The words of each result in a text."""
+    return [line.split() for line in text.splitlines() if " %  [" in line]
+
+
+@pytest.fixture(scope="module")
+def recorded(record: Path) -> list[list[str]]:
+    return rows("\n".join(forms.answer_lines(forms.read_comparison(record))))
+
+
 def samples(session: MeasuredSession) -> dict[str, dict[str, float]]:
     """What the first seed gave on each arm of each case."""
     return {
@@ -32,23 +42,19 @@ def samples(session: MeasuredSession) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reading.md", "docs/tutorial.md"])
-def test_results_that_a_page_shows_are_those_of_the_record(record: Path, page: str) -> None:
-    def rows(text: str) -> list[list[str]]:
-        return [line.split() for line in text.splitlines() if " %  [" in line]
-
+def test_results_that_a_page_shows_are_those_of_the_record(
+    recorded: list[list[str]], page: str
+) -> None:
     shown = rows((CHECKOUT / page).read_text(encoding="utf-8"))
-    recorded = rows("\n".join(forms.answer_lines(forms.read_comparison(record))))
     assert shown
     assert [row for row in shown if row not in recorded] == []
     assert page != "README.md" or shown == recorded
 
 
 @pytest.mark.guest
-def test_guests_here_give_the_digits_of_the_record(record: Path, tmp_path: Path) -> None:
+def test_guests_here_give_the_digits_of_the_record(record: Path, filemap: EndedSession) -> None:
     """To the last one, wherever what the guests are made of is the same."""
-    once = ("--seeds", "1", "--no-check", "--no-twins", "--measure-anyway")
-    ended = measured(tmp_path / "session", "filemap-v4", *once)
-    kept, here = open_session(record, counted=False), open_session(ended.folder, counted=False)
+    kept, here = open_session(record, counted=False), open_session(filemap.folder, counted=False)
     tools = [session.manifest.provenance.tools for session in (kept, here)]
     others = [name for name in MADE_BY if tools[0].get(name) != tools[1].get(name)]
     if others:

@@ -1,13 +1,11 @@
 """Where a change came from: real counts of functions and locks, and a known cause named."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from analysis.explain.functions import Attribution
 from analysis.explain.kinds import EXPLANATION as KINDS
-from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
 from analysis.explain.locks import WAITS as LOCKS
 from analysis.explain.locks import LockComparison
 from analysis.explain.modelled import MEMORY
@@ -23,7 +21,6 @@ from tests.values import but
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 EXPLAINED = str(CHECKOUT / "tests/integration/explained.toml")
-SLOW = ("--set", "series.path=configs/series/slow-add-locked-256", "--set", "series.reverse=false")
 XA_LOCK = "i_pages.xa_lock"
 
 
@@ -196,22 +193,3 @@ def test_the_reports_say_so(explained: EndedSession, text: str) -> None:
     page = (explained.folder / "report.html").read_text()
     assert "what it says" in page
     assert "__remove_mapping" in page
-
-
-def test_a_known_cause_is_named_with_its_function(
-    kernels: dict[str, Kernel], tmp_path: Path
-) -> None:
-    slow = measured(tmp_path / "session", EXPLAINED, *SLOW, "--no-twins")
-    assert slow.status == 0, slow.err
-    compared = read_comparison(tmp_path / "session").comparisons[0]
-    first = next(row for row in headline(compared, "folio").functions if not row.user)
-    assert (first.name, first.file) == ("__filemap_add_folio", "mm/filemap.c")
-    # 256 no-ops, once a folder but where an old entry is split.
-    assert first.instructions.difference == pytest.approx(256, rel=0.05)
-    # They are executed with the tree's lock held, and that is the lock that moved.
-    locks = MEASURED_LOCKS.of(compared)[0]
-    assert locks.moved_most == XA_LOCK
-    (row,) = [row for row in locks.rows if row.label == XA_LOCK]
-    (adds,) = [site for site in row.sites if site.function == "__filemap_add_folio"]
-    assert adds.taken.base == adds.taken.patched == 1.0
-    assert adds.held.difference == pytest.approx(256, rel=0.05)

@@ -4,7 +4,6 @@ Of the broken ones that the kernel itself reports, what it prints is among the r
 the quick tests, too (``tests/workloads/test_splats.py``).
 """
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,9 @@ from reports.forms import read_comparison
 from results.record import Check
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured
-from tests.integration.lab_process import run_lab
+from tests.integration.lab_process import bytes_of, run_lab
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 
 GATE = str(Path(__file__).with_name("gate.toml"))
 
@@ -25,7 +24,9 @@ GATE = str(Path(__file__).with_name("gate.toml"))
 @pytest.fixture(scope="module")
 def gated(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """The base and a series that is broken through the gate."""
-    return measured(tmp_path_factory.mktemp("gate") / "session", GATE, "--no-snapshot")
+    # With one job: a quarter of the reads, and the same steps.
+    sized = ("--set", "dataset.jobs=4")
+    return measured(tmp_path_factory.mktemp("gate") / "session", GATE, *sized)
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +78,18 @@ def test_a_broken_arm_has_no_verdict(gated: EndedSession) -> None:
     assert judged(gated.folder) == {"leak": (Verdict.FAILED, "series")}
 
 
-def test_a_resumed_session_checks_nothing_again(gated: EndedSession) -> None:
-    path = gated.folder / "checks.jsonl"
-    before = path.read_bytes()
-    assert run_lab("run", "--resume", str(gated.folder)).returncode == 4
-    assert path.read_bytes() == before
-    assert len([json.loads(line) for line in before.splitlines()]) == 2
+def test_a_session_that_is_whole_is_not_begun_again_and_checks_nothing_again(
+    gated: EndedSession,
+) -> None:
+    names = ("manifest.json", "runs.jsonl", "checks.jsonl")
+    before = bytes_of(gated.folder, names)
+    refused = measured(gated.folder, GATE)
+    assert refused.status == 2
+    assert f"--resume {gated.folder}" in refused.err
+    resumed = run_lab("run", "--resume", str(gated.folder))
+    assert resumed.returncode == 4, resumed.stderr
+    assert bytes_of(gated.folder, names) == before
+    assert before["checks.jsonl"].count(b"\n") == 2
 
 
 @pytest.mark.long

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import EndedSession, measured
+from tests.integration.conftest import EndedSession
 from tests.integration.lab_process import (
-    SMALL,
     SMALL_SESSION,
     bytes_of,
     guests_of,
@@ -62,14 +61,3 @@ def test_interrupted_killed_at_random_moments_and_resumed(
     texts = (done.stdout.replace(str(folder), "S"), small.out.replace(str(small.folder), "S"))
     first, second = (text.replace("\\\n", " ").split() for text in texts)
     assert first == second
-
-
-def test_a_session_that_is_whole_is_not_begun_again(small: EndedSession) -> None:
-    before = bytes_of(small.folder, ("manifest.json", "runs.jsonl"))
-    refused = measured(small.folder, SMALL)
-    assert refused.status == 2
-    assert f"--resume {small.folder}" in refused.err
-    resumed = run_lab("run", "--resume", str(small.folder))
-    assert resumed.returncode == 0, resumed.stderr
-    assert "every planned run is on record" in resumed.stderr
-    assert bytes_of(small.folder, ("manifest.json", "runs.jsonl")) == before

@@ -61,7 +61,7 @@ class User:
         )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def user(kernels: dict[str, Kernel]) -> Iterator[User]:
     if os.geteuid() != 0:
         pytest.skip("every session of these tests is an ordinary user's: they are not run by root")

@@ -16,7 +16,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """One block of each arm; the kernels differ by mm/vmscan.c and are built in seconds."""
     folder = tmp_path_factory.mktemp("reclaim") / "session"
     sized = ("--set", "guest=smoke-numa", "--set", "blocks=1", "--no-twins", "--no-check")
-    return measured(folder, "reclaim-contention", *sized)
+    return measured(folder, "reclaim-contention", *sized, verb="measure")
 
 
 def sent(session: EndedSession, arm: str) -> dict[str, bytes]:

@@ -8,39 +8,28 @@ from typing import Any
 import pytest
 
 import runs.measure
-import runs.resolve
 from experiment.load import load_experiment
-from experiment.spec import Experiment, Guest, PhaseTimes
+from experiment.spec import PhaseTimes, ShapeSpec
 from guests import exact, kept
 from guests.argv import qemu_argv
 from guests.exact import Machine
 from kernels.cache import Kernel
 from reports.forms import write_all
 from reports.headline import outcome
-from results.record import Failure
 from results.store import SessionStore
-from runs import prepare, resolved
+from runs import prepare
 from runs.boots import Reporter
 from runs.local import Options
 from runs.manifest import manifest_of
 from runs.resolved import catalogue, resolve
 from tests.conftest import Terminal
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
-from tests.values import but
-from workloads.job import job_text
+from tests.integration.machines import machine_of
+from tests.values import but, silent, there
+from workloads.job import job_text, prepare_text
 from workloads.spec import Phase, load_catalogue
 
 pytestmark = pytest.mark.guest
-
-
-def failures(folder: Path) -> dict[str, Failure]:
-    """Failure by run id; fails the test where a run left samples."""
-    by_run = {}
-    for run_id, record in records_of(folder).items():
-        assert record.samples is None, run_id
-        assert record.failure is not None
-        by_run[run_id] = record.failure
-    return by_run
 
 
 def test_the_mistake_of_the_first_posting_is_refused(
@@ -61,7 +50,9 @@ def test_the_mistake_of_the_first_posting_is_refused(
 
     monkeypatch.setattr(prepare, "job_text", mistaken)
     experiment = load_experiment(
-        Path("filemap-v4"), overrides=["guest=smoke", "blocks=1"], catalogue=catalogue(CHECKOUT)
+        Path("filemap-v4"),
+        overrides=["guest=smoke", "blocks=1", "cases.1.times.smoke.thp.ios=400"],
+        catalogue=catalogue(CHECKOUT),
     )
     experiment = but(experiment, cases=experiment.cases[1:], twins=(), check=None)
     made = dataclasses.replace(
@@ -74,9 +65,11 @@ def test_the_mistake_of_the_first_posting_is_refused(
         manifest_of(session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=())
     )
     runs.measure.measure(session, options, store, Reporter())
-    failed = failures(tmp_path)
+    failed = records_of(tmp_path)
     assert len(failed) == 3
-    for failure in failed.values():
+    for record in failed.values():
+        assert record.samples is None
+        failure = there(record.failure)
         assert (failure.kind, failure.blame) == ("invalid", "workload")
         problems = failure.message.split("; ")
         assert "switch: THP state 'always', expected 'never'" in problems
@@ -101,8 +94,7 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
     records = records_of(folder)
     assert records["filemap-4k.b00.base"].samples is not None
     for name in ("filemap-4k.b00.patched", "filemap-4k.b00.patched.repeat"):
-        failure = records[name].failure
-        assert failure is not None
+        failure = there(records[name].failure)
         assert (failure.kind, failure.blame) == ("panic", "series")
         assert "Kernel panic - not syncing" in failure.message
         assert failure.evidence
@@ -112,35 +104,36 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
     assert guests_of(folder) == []
 
 
-def test_a_boot_clock_that_ends_is_not_the_series_fault(
-    kernels: dict[str, Kernel], main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("of_guest", "file_mib", "kind", "message"),
+    [
+        ({"boot_timeout_s": 0.5}, None, "boot", "boot clock"),
+        # 63 of 64 MiB: no room for the file beside XFS's log.
+        ({}, 63, "failed", "layout: "),
+    ],
+)
+def test_a_guest_that_does_not_come_to_its_job_says_why(
+    of_guest: dict[str, float],
+    file_mib: int | None,
+    kind: str,
+    message: str,
+    kernels: dict[str, Kernel],
+    options: Options,
+    tmp_path: Path,
 ) -> None:
-    guest_of = resolved.guest_of
-
-    def hurried(experiment: Experiment) -> Guest:
-        return but(guest_of(experiment), boot_timeout_s=0.5)
-
-    monkeypatch.setattr(runs.resolve, "guest_of", hurried)
-    folder = tmp_path / "session"
-    assert main("run", SMALL, "--session", folder) == 3
-    failed = failures(folder)
-    assert len(failed) == 3
-    assert {(f.kind, f.blame) for f in failed.values()} == {("boot", "lab")}
-    assert all("boot clock" in f.message for f in failed.values())
-    assert guests_of(folder) == []
-
-
-def test_an_agent_that_fails_is_the_workloads_fault(
-    kernels: dict[str, Kernel], main: Terminal, tmp_path: Path
-) -> None:
-    folder = tmp_path / "session"
-    # 63 of 64 MiB: no room for the file beside XFS's log.
-    arguments = ("--set", "dataset.file_mib=16128", "--session", folder)
-    assert main("run", SMALL, *arguments) == 3
-    failed = failures(folder)
-    assert {(f.kind, f.blame) for f in failed.values()} == {("failed", "workload")}
-    assert all("layout: " in f.message for f in failed.values())
-    assert "failed: failed, blame workload" in " ".join(main.out.split())
+    """Whom such an ending is blamed on is in tests/runs/test_measure.py."""
+    workload = load_catalogue()["filemap-4k"]
+    machine = machine_of(ShapeSpec(), workload, kernels["patched"], options)
+    machine = but(
+        machine,
+        guest=but(machine.guest, **of_guest),
+        prepare_text=prepare_text(workload, file_mib=file_mib or machine.size.file_mib),
+    )
+    ended = exact.run(machine, "PHASES=0\n", tmp_path / "run", tmp_path / "logs", silent)
+    assert ended.files is None
+    assert ended.ending.kind == kind
+    assert message in ended.ending.message
+    assert guests_of(tmp_path) == []
 
 
 def break_init(monkeypatch: pytest.MonkeyPatch, *broken: Kernel) -> None:

@@ -27,7 +27,7 @@ from host import accelerator, fitness, sandbox
 from host.accelerator import QEMU, AcceleratorTest
 from kernels.cache import Kernel
 from runs.local import Options
-from tests.integration.lab_process import CHECKOUT
+from tests.integration.lab_process import CHECKOUT, processes
 from tests.values import but, silent
 from tests.waiting import wait_until
 from workloads import metrics, parse, validity
@@ -82,6 +82,13 @@ def sections(listing: str) -> dict[str, list[str]]:
         else:
             inside.append(line)
     return names
+
+
+def test_a_real_decision_boots_a_real_kernel(wall_kernel: Kernel) -> None:
+    """Made once a process: with KVM's attempts it is twenty seconds of CPU time by TCG."""
+    decision = accelerator.provide(wall_kernel.image)
+    assert decision.attempts[-1].works
+    assert all(attempt.reason for attempt in decision.attempts[:-1])
 
 
 def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
@@ -206,21 +213,6 @@ def test_panic(machine: WallMachine, tmp_path: Path) -> None:
     assert outcome.files is None
     assert outcome.ending.kind == "panic"
     assert "Attempted to kill init!" in outcome.ending.message
-
-
-def processes(session_of: int) -> dict[int, str]:
-    """Command by process id of every process whose session a child of ours leads."""
-    commands = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            name, _, rest = (folder / "stat").read_text().partition(" (")[2].rpartition(") ")
-            leader = int(rest.split()[3])
-            parent = int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError, ValueError):
-            continue
-        if parent == session_of and leader != session_of:
-            commands[int(folder.name)] = name
-    return commands
 
 
 def killer(name: str) -> Callable[[str], None]:

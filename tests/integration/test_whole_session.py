@@ -1,6 +1,7 @@
 """One command from a kernel source to a report, on real kernels and real fio."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,8 @@ from reports.forms import read_comparison
 from reports.headline import outcome
 from results.store import SessionStore
 from tests.integration.conftest import EndedSession, measured
-from tests.integration.lab_process import FORMS, SMALL, busy_host, guests_of, records_of, run_lab
+from tests.integration.lab_process import FORMS, guests_of, records_of, run_lab
+from tests.values import but
 
 pytestmark = pytest.mark.guest
 ARMS = ("base", "patched")
@@ -73,33 +75,39 @@ def test_reports_tables_and_costs_are_left(filemap: EndedSession) -> None:
     assert guests_of(filemap.folder) == []
 
 
-def test_restored_and_cold_runs_on_a_busy_host_are_the_same(
-    small: EndedSession, tmp_path: Path
-) -> None:
-    folder = tmp_path / "session"
-    with busy_host(folder):
-        busy = measured(folder, SMALL)
-    assert busy.status == 0, busy.err
-    calm = records_of(small.folder)
-    loaded = records_of(folder)
-    assert len(loaded) == 3
-    assert loaded == {run: calm[run] for run in loaded}
-
-
-def test_the_same_code_is_not_booted(kernels: dict[str, Kernel], tmp_path: Path) -> None:
-    folder = tmp_path / "session"
-    done = measured(folder, "noop", "--set", "guest=smoke")
-    assert done.status == 0, done.err
-    assert "Identical machine code: nothing was booted." in done.out
-    assert records_of(folder) == {}
-    assert list((folder / "raw").iterdir()) == []
+def test_an_archive_repeats_to_the_last_digit(small: EndedSession, tmp_path: Path) -> None:
+    folder, archive = tmp_path / "session", tmp_path / "session.tar.gz"
+    # Others read it, too.
+    shutil.copytree(small.folder, folder)
+    packed = run_lab("repro", str(folder), "-o", str(archive))
+    assert packed.returncode == 0, packed.stderr
+    assert packed.stdout.strip() == str(archive)
+    again = tmp_path / "again"
+    done = run_lab("repro", "--check", str(archive), "--session", str(again), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["unequal_runs"] == {}
+    assert report["obstacles"] == []
+    assert records_of(again) == records_of(folder)
+    # One number of one run is another one: of all that are compared, only it differs.
+    record = SessionStore(folder).records()[0]
+    assert record.samples
+    wrong = but(record, samples={**record.samples, "4k.bw": record.samples["4k.bw"] * (1 + 1e-12)})
+    SessionStore(folder).append(wrong)
+    assert run_lab("repro", str(folder), "-o", str(archive)).returncode == 0
+    # The session that repeats it is finished already, and is only compared.
+    compared = run_lab("repro", "--check", str(archive), "--session", str(again))
+    assert compared.returncode == 1, compared.stdout + compared.stderr
+    assert "not reproduced: 1 of 5 runs differ" in compared.stdout
+    assert f"{record.run_id}: 4k.bw " in compared.stdout
 
 
 def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
     kernels: dict[str, Kernel], tmp_path: Path
 ) -> None:
     folder = tmp_path / "session"
-    done = measured(folder, "noop", "--set", "guest=smoke", "--set", "blocks=1", "--measure-anyway")
+    sized = ("--set", "guest=smoke", "--set", "blocks=1", "--measure-anyway")
+    done = measured(folder, "noop", *sized, verb="measure")
     assert done.status == 0, done.err
     records = records_of(folder)
     base, patched = (records[f"filemap-4k.b00.{arm}"] for arm in ARMS)
@@ -107,16 +115,16 @@ def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
     assert base.kernel_key != patched.kernel_key
     assert base.samples is not None
     assert base.samples == patched.samples
-    shown = json.loads(run_lab("report", str(folder), "--form", "json").stdout)
+    comparison = read_comparison(folder).comparisons[0]
     changes = [
-        metric["judgement"]["change"]["estimate"]
-        for case in shown["comparisons"][0]["cases"]
-        for metric in case["metrics"]
-        if metric["judgement"]["change"]
+        metric.judgement.change.estimate
+        for case in comparison.cases
+        for metric in case.metrics
+        if metric.judgement.change
     ]
     assert len(changes) >= 6
     assert set(changes) == {0.0}
-    attributions = read_comparison(folder).comparisons[0].attributions
+    attributions = comparison.attributions
     assert [each.unit for each in attributions] == ["work", "io", "folio", "fault"]
     for attribution in attributions:
         assert attribution.identical

@@ -19,7 +19,7 @@ def test_a_block_is_written_instead_of_its_folio(
 ) -> None:
     folder = tmp_path / "session"
     sized = ("--set", "guest=smoke", "--set", "blocks=1", "--no-check")
-    done = measured(folder, "iomap-dirty", *sized)
+    done = measured(folder, "iomap-dirty", *sized, verb="measure")
     assert done.status == 0, done.err
     records = records_of(folder)
     assert [record.failure for record in records.values()] == [None] * 6
@@ -38,7 +38,7 @@ def test_a_block_is_written_instead_of_its_folio(
 def test_arms_that_differ_by_a_mount_option(kernels: dict[str, Kernel], tmp_path: Path) -> None:
     file, folder = tmp_path / "cells.toml", tmp_path / "session"
     file.write_text(CELLS)
-    done = measured(folder, str(file))
+    done = measured(folder, str(file), verb="measure")
     assert done.status == 0, done.err
     records = records_of(folder)
     # A run is valid only where tmpfs has huge pages, or none, as its arm says.

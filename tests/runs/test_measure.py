@@ -89,10 +89,12 @@ class ExactGuests(ToldGuests):
         *,
         slots: int = 2,
         unbuilt: Mapping[tuple[str, str], SeriesError] = {},
+        same_code: bool = False,
         **chosen: Any,
     ) -> dict[str, RunRecord]:
         """Make what is not on record of so many blocks; all that is on record then."""
-        session = prepared(blocks, kernels=self.cache / "kernels", unbuilt=unbuilt)
+        where = self.cache / "kernels"
+        session = prepared(blocks, kernels=where, unbuilt=unbuilt, same_code=same_code)
         options = Options(CHECKOUT, self.cache, guests_at_once=slots, **chosen)
         measure(session, options, self.store, Reporter())
         return {record.run_id: record for record in self.store.records()}
@@ -140,11 +142,17 @@ def test_without_snapshots_every_run_is_cold(guests: ExactGuests) -> None:
     assert {word.split()[0] for word in guests.booted} == {"cold"}
 
 
-def test_nothing_is_made_twice(guests: ExactGuests) -> None:
+def test_the_same_code_is_not_booted(guests: ExactGuests) -> None:
+    assert guests.measure(1, same_code=True) == {}
+    assert guests.booted == []
+
+
+def test_nothing_is_made_twice(guests: ExactGuests, capsys: pytest.CaptureFixture[str]) -> None:
     guests.measure(1)
     guests.booted.clear()
     guests.measure(1)
     assert guests.booted == []
+    assert capsys.readouterr().err.endswith("every planned run is on record\n")
     guests.measure(2)
     assert sorted(guests.booted) == [
         "restored filemap-4k.b01.base",

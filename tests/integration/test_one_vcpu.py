@@ -1,5 +1,6 @@
-"""What is counted is the run that would have been without counting."""
+"""Counted, boxed, cold, or on a busy host: a run is the one that would have been without."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,16 +9,17 @@ import pytest
 
 from experiment.load import load_experiment
 from guests import channel, exact, initramfs
-from guests.exact import Outcome
+from guests.exact import Machine, Outcome, Snapshot
 from guests.probe import counts, fold
-from guests.probe.plugin import NAMES, PROGRAM, STATIC_AT, VDSO, user_map
+from guests.probe.plugin import NAMES, PROGRAM, STATIC_AT, VDSO, Probe, user_map
+from host import sandbox
 from kernels.cache import Kernel
 from results.profile import PhaseProfile
 from runs.local import Options
 from runs.prepare import Prepared, boot_of, parts_of, prepare
 from runs.resolved import catalogue, resolve
-from tests.integration.lab_process import SMALL
-from tests.values import but, data
+from tests.integration.lab_process import SMALL, busy_host, processes
+from tests.values import but, data, silent
 from workloads import parse
 
 pytestmark = pytest.mark.guest
@@ -27,8 +29,8 @@ MOST_OVERCOUNT = 0.001
 KEEP_MAPS = data(__file__, "keep_maps")
 
 
-def quiet(word: str) -> None:
-    """Nobody watches."""
+# A mode of seccomp(2): filters.
+FILTERED = "2"
 
 
 def prepared(options: Options) -> Prepared:
@@ -47,20 +49,52 @@ def session(kernels: dict[str, Kernel], options: Options) -> Prepared:
 def outcomes(
     session: Prepared, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, Outcome]:
-    """The same run without the probe, with it twice, and from a cold boot with it."""
-    top = tmp_path_factory.mktemp("probe")
+    """The same run without the probe, out of its box, with the probe, and on a busy host.
+
+    There it is restored, and from a cold boot, both with the probe.
+    """
+    top = tmp_path_factory.mktemp("runs")
     first = session.plan.runs[0]
     boot = boot_of(session, first, cold=False)
     machine, job, probe = boot.machine, boot.job_text, boot.probe
     assert probe is not None
     assert probe.locks
-    snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", quiet)
-    ended = {
-        name: exact.run(snapshot, job, top / name, top / name / "logs", quiet, probe=used)
-        for name, used in {"plain": None, "probed": probe, "again": probe}.items()
-    }
-    ended["cold"] = exact.run(machine, job, top / "cold", top / "cold/logs", quiet, probe=probe)
+    snapshot = exact.take_snapshot(machine, top / "snapshot", top / "logs", silent)
+    (top / "canary").write_text("of the host")
+    looked: list[str] = []
+
+    def watch(word: str) -> None:
+        if not looked:
+            require_boxed(top / "canary")
+            looked.append(word)
+
+    def run(name: str, of: Machine | Snapshot = snapshot, probe: Probe | None = probe) -> Outcome:
+        watched = watch if name == "plain" else silent
+        return exact.run(of, job, top / name, top / name / "logs", watched, probe=probe)
+
+    ended = {"plain": run("plain", probe=None), "probed": run("probed")}
+    assert looked
+    result = top / "plain/logs/result"
+    assert result.stat().st_uid == os.getuid()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sandbox, "available", lambda tools: None)
+        ended["unboxed"] = run("unboxed", probe=None)
+    with busy_host(top):
+        ended |= {"again": run("again"), "cold": run("cold", machine)}
     return ended
+
+
+def require_boxed(canary: Path) -> None:
+    """The one QEMU of this process owns nothing and sees nothing of the host."""
+    names = processes(os.getpid())
+    (pid,) = (pid for pid in names if names[pid].startswith("qemu"))
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert not Path(f"/proc/{pid}/root{canary}").exists()
+    assert Path(f"/proc/{pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    assert status["Uid"].split()[1] == str(os.getuid() or sandbox.BOX_UID)
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+    assert (status["Seccomp"], status["NoNewPrivs"]) == (FILTERED, "1")
 
 
 def profile(session: Prepared, outcome: Outcome) -> PhaseProfile:
@@ -75,11 +109,14 @@ def profile(session: Prepared, outcome: Outcome) -> PhaseProfile:
     return only
 
 
-def test_the_guest_does_not_notice(outcomes: Mapping[str, Outcome]) -> None:
+def test_the_guest_notices_neither_probe_nor_box_nor_a_busy_host(
+    outcomes: Mapping[str, Outcome],
+) -> None:
     assert {outcome.ending.kind for outcome in outcomes.values()} == {"done"}
     results = {channel.fingerprint(outcome.files or {}) for outcome in outcomes.values()}
     assert len(results) == 1
     assert outcomes["plain"].counts is None
+    assert outcomes["plain"].files == outcomes["unboxed"].files
 
 
 def test_counts_are_the_same_bytes_each_time(outcomes: Mapping[str, Outcome]) -> None:
@@ -192,7 +229,7 @@ def test_files_of_the_guest_are_where_the_map_says(
     monkeypatch.setattr(initramfs, "AGENT", agent)
     session = prepared(options)
     boot = boot_of(session, session.plan.runs[0], cold=True)
-    done = exact.run(boot.machine, boot.job_text, tmp_path / "run", tmp_path / "logs", quiet)
+    done = exact.run(boot.machine, boot.job_text, tmp_path / "run", tmp_path / "logs", silent)
     assert done.files is not None, done.ending.message
     places = user_map(done.files["maps"].decode())
     expected = dict(zip(places.names, places.starts.tolist(), strict=True))
