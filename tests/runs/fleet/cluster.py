@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,6 +139,13 @@ class Cluster:
         """Kill these, or everything."""
         for name in names or tuple(self.processes):
             self.kill(name)
+
+    def keep_workers(self, names: Collection[str]) -> None:
+        """Kill all workers but the sound ones of these names."""
+        for name in tuple(self.processes):
+            sound = self.processes[name].poll() is None and not self.environments.get(name)
+            if name != "scheduler" and not (sound and name in names):
+                self.kill(name)
 
     def log(self, name: str) -> str:
         """What a process said."""

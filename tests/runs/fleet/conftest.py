@@ -1,7 +1,7 @@
 """Sessions of stand-in guests, on this host and over a cluster."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -176,10 +176,10 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetBench:
     return FleetBench(tmp_path)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A scheduler without workers."""
-    made = Cluster(tmp_path)
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A scheduler, whose workers are those of one test after the other: processes start slowly."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         made.start_scheduler()
         yield made
@@ -188,11 +188,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def three(cluster: Cluster) -> Cluster:
-    """A scheduler with three sound workers."""
-    for name in ("one", "two", "three"):
-        cluster.start_worker(name)
-    return cluster
+def cluster(scheduler: Cluster) -> Cluster:
+    """A scheduler without workers."""
+    scheduler.keep_workers(())
+    return scheduler
 
 
-Wait = Callable[[Callable[[], object], str], None]
+@pytest.fixture
+def three(scheduler: Cluster) -> Cluster:
+    """A scheduler with three sound workers, which may be there from the test before."""
+    names = ("one", "two", "three")
+    scheduler.keep_workers(names)
+    for name in names:
+        if name not in scheduler.processes:
+            scheduler.start_worker(name)
+    return scheduler

@@ -69,6 +69,46 @@ def test_workers_are_killed_all_the_time(bench: FleetBench, three: Cluster) -> N
     bench.require_same("local", "fleet")
 
 
+def test_the_client_is_killed_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
+    bench.measure("local", 6)
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.runs.fleet.driver",
+        str(bench.folder),
+        str(three.port),
+        "6",
+    ]
+    client = subprocess.Popen(
+        argv, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    wait_until(lambda: recorded(bench) >= 2 or client.poll() is not None, "record")
+    assert client.poll() is None
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    with bench.executor(three) as executor:
+        bench.measure("fleet", 6, executor)
+    bench.require_same("local", "fleet", resumed=True)
+
+
+def test_the_scheduler_is_lost_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
+    bench.measure("local", 6)
+    stopper = once(lambda: recorded(bench) >= 2, three.stop)
+    with bench.executor(three) as executor, pytest.raises(InfraError) as error:
+        bench.measure("fleet", 6, executor)
+    stopper.join()
+    assert error.value.exit_code == 3
+    assert "scheduler is gone" in error.value.what
+    assert f"--resume {bench.store('fleet').folder}" in error.value.next_step
+    assert 2 <= recorded(bench) < 13
+    three.start_scheduler()
+    for name in ("four", "five"):
+        three.start_worker(name)
+    with bench.executor(three) as executor:
+        bench.measure("fleet", 6, executor)
+    bench.require_same("local", "fleet", resumed=True)
+
+
 @pytest.mark.parametrize(
     ("lie", "what"),
     [("STAND_IN_LIES", "out: line 1"), ("STAND_IN_MISCOUNTS", "what the probe counted")],
@@ -178,46 +218,6 @@ def test_a_parcel_that_kills_its_workers_is_named(bench: FleetBench, cluster: Cl
     assert run_id == "filemap-4k.b01.patched"
     assert failure.blame == "host"
     assert failure.message.startswith("2 workers died while they made it; last tcp://")
-
-
-def test_the_scheduler_is_lost_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
-    bench.measure("local", 6)
-    stopper = once(lambda: recorded(bench) >= 2, three.stop)
-    with bench.executor(three) as executor, pytest.raises(InfraError) as error:
-        bench.measure("fleet", 6, executor)
-    stopper.join()
-    assert error.value.exit_code == 3
-    assert "scheduler is gone" in error.value.what
-    assert f"--resume {bench.store('fleet').folder}" in error.value.next_step
-    assert 2 <= recorded(bench) < 13
-    three.start_scheduler()
-    for name in ("four", "five"):
-        three.start_worker(name)
-    with bench.executor(three) as executor:
-        bench.measure("fleet", 6, executor)
-    bench.require_same("local", "fleet", resumed=True)
-
-
-def test_the_client_is_killed_and_the_session_resumed(bench: FleetBench, three: Cluster) -> None:
-    bench.measure("local", 6)
-    argv = [
-        sys.executable,
-        "-m",
-        "tests.runs.fleet.driver",
-        str(bench.folder),
-        str(three.port),
-        "6",
-    ]
-    client = subprocess.Popen(
-        argv, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    wait_until(lambda: recorded(bench) >= 2 or client.poll() is not None, "record")
-    assert client.poll() is None
-    client.send_signal(signal.SIGKILL)
-    client.wait()
-    with bench.executor(three) as executor:
-        bench.measure("fleet", 6, executor)
-    bench.require_same("local", "fleet", resumed=True)
 
 
 def test_a_worker_whose_disk_is_full_is_set_aside(
