@@ -24,9 +24,7 @@ GATE = str(Path(__file__).with_name("gate.toml"))
 @pytest.fixture(scope="module")
 def gated(tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """The base and a series that is broken through the gate."""
-    # With one job: a quarter of the reads, and the same steps.
-    sized = ("--set", "dataset.jobs=4")
-    return measured(tmp_path_factory.mktemp("gate") / "session", GATE, *sized)
+    return measured(tmp_path_factory.mktemp("gate") / "session", GATE)
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +122,7 @@ def test_what_the_kernel_reports_itself_fails_for_the_right_reason(tmp_path: Pat
     assert any("folio_contains" in problem.title for problem in stopped), stopped
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("selftest")
 def test_the_kernel_s_own_tests_find_a_wrong_order(tmp_path: Path) -> None:
     arms = '[{name="base"}, {name="patched", series={path="configs/series/broken-lookup"}}]'
