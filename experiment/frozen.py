@@ -142,9 +142,8 @@ class Problem:
         text = self.intended or (self.value if isinstance(self.value, str) else None)
         if self.allowed:
             parts.append(f"{self.allowed_word}: {likely(text, self.allowed)}")
-        candidate = closest(text, self.candidates or self.allowed) if text else None
-        if candidate:
-            parts.append(f"did you mean {candidate!r}?")
+        meant = nearest(text or "", self.candidates or self.allowed, 1, CLOSE_ENOUGH)
+        parts += [f"did you mean {name!r}?" for name in meant]
         return escaped(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
 
 
@@ -177,11 +176,6 @@ def shown(value: object) -> str:
 def shortened(text: str) -> str:
     """At most 80 characters of ``text``, with dots for what is left out."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
-
-
-def closest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed value most like ``value``, or None where none is like it."""
-    return next(iter(nearest(value, allowed, 1, CLOSE_ENOUGH)), None)
 
 
 def nearest(

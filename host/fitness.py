@@ -358,13 +358,13 @@ def cpu_list(text: str) -> tuple[int, ...]:
     return tuple(cpus)
 
 
-def host_cpus(*, system: Path = SYSTEM) -> tuple[Cpu, ...]:
+def host_cpus() -> tuple[Cpu, ...]:
     """The CPUs that are online and that this process may use, sorted; else each a core."""
     allowed = os.sched_getaffinity(0)
-    return tuple(cpu for cpu in read_cpus(system) if cpu.number in allowed)
+    return tuple(cpu for cpu in read_cpus(SYSTEM) if cpu.number in allowed)
 
 
-def read_cpus(system: Path = SYSTEM) -> tuple[Cpu, ...]:
+def read_cpus(system: Path) -> tuple[Cpu, ...]:
     """All CPUs that are online, sorted by node, package, core and number."""
     nodes = {
         number: int(match[1])

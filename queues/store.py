@@ -370,10 +370,9 @@ class QueueStore:
             raise UsageError(what, where=str(self.folder), next_step="name another folder")
 
 
-def stamp(moment: float | None = None) -> str:
-    """A moment (seconds since 1970, now by default) in UTC, so that text order is time order."""
-    when = datetime.now(UTC) if moment is None else datetime.fromtimestamp(moment, UTC)
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def stamp() -> str:
+    """Now in UTC; the order of such texts is that of time."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def entry_of(request: Request, *, here: Path, checkout: Path, priority: int = 0) -> QueueEntry:
