@@ -142,8 +142,8 @@ class Problem:
         text = self.intended or (self.value if isinstance(self.value, str) else None)
         if self.allowed:
             parts.append(f"{self.allowed_word}: {likely(text, self.allowed)}")
-        meant = nearest(text or "", self.candidates or self.allowed, 1, CLOSE_ENOUGH)
-        parts += [f"did you mean {name!r}?" for name in meant]
+        near = nearest(text or "", self.candidates or self.allowed, 1, CLOSE_ENOUGH)
+        parts += [f"did you mean {name!r}?" for name in near]
         return escaped(": ".join(filter(None, (place, key_path(self.path), "; ".join(parts)))))
 
 
