@@ -131,7 +131,8 @@ def test_an_answer_that_would_run_code_is_refused(hostile: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [os.system, pickle.loads, parse.counters, Path("/"), b"cworkloads.validity\npartial\n."]
+    "value",
+    [os.system, pickle.loads, parse.counters, Path("/"), b"cworkloads.validity\npartial\n."],
 )
 def test_no_function_is_looked_up_in_an_answer(value: object) -> None:
     import io
