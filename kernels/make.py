@@ -234,7 +234,7 @@ def run_make(
 # in the order of a number whatever else is linked, so that two arms differ in their sources alone.
 # Files of that name and a number, in the object folder and in the cache.
 ORDER = "order-"
-# As many as a session has rounds, so that each round has an order of its own.
+# Each is linked in half a second; a session has two rounds of each.
 ORDERS = 24
 ORDER_LOG = "orders.log"
 # Of the linker's script: where the text of all objects is put.

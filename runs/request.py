@@ -26,7 +26,7 @@ SESSIONS = CHECKOUT / "sessions"
 MANIFEST = "manifest.json"
 MODES = ("exact", "wall", "native")
 # Of --mode: rounds of native mode go through all orders of the objects, three times.
-FIRST = {"wall": ("guest=wall",), "native": ("blocks=24",)}
+FIRST = {"wall": ("guest=wall",), "native": ("blocks=48",)}
 
 
 def _stems(folder: Path) -> list[str]:

@@ -42,7 +42,7 @@ def test_what_cannot_be_measured_is_left_out_and_named(tmp_path: Path) -> None:
     experiment = settled.experiment
     assert [case.name for case in experiment.cases] == ["filemap-4k"]
     assert settled.left_out == {"filemap-thp": "needs huge pages, which User-Mode Linux lacks"}
-    assert (experiment.twins, experiment.check, experiment.blocks) == ((), None, 24)
+    assert (experiment.twins, experiment.check, experiment.blocks) == ((), None, 48)
     specs = [arm.kernels[settled.flavours[0]] for arm in settled.arms]
     assert {(spec.mode, spec.flavour, spec.additions) for spec in specs} == {
         ("native", "um", ("loops",))
