@@ -141,9 +141,11 @@ def boot(
     phases: Collection[str],
     cpu: int | None,
     watch: Callable[[], None] = lambda: None,
+    more: Sequence[str] = (),
 ) -> tuple[NativeResult | None, Ending, str]:
     """Boot one guest for these phases: what it found (None: no end), how it ended, its console.
 
+    ``more`` are words of the kernel's command line.
     Raises InfraError: there is no box, or nothing can be started in it; and what ``watch`` raises,
     which is called meanwhile.
     """
@@ -157,7 +159,7 @@ def boot(
     line = [str(program), f"mem={MEMORY_MIB}M", f"initrd={archive}"]
     line += words("con=null con0=fd:0,fd:1 quiet panic=-1 seccomp=on")
     line += [f"brd.rd_size={DISK_MIB << 10}"]
-    line += [f"phases=,{','.join((CROSSING, *phases))},"]
+    line += [f"phases=,{','.join((CROSSING, *phases))},", *more]
     pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
     clock: Clock = ""
     began = time.monotonic()
