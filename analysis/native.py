@@ -82,13 +82,15 @@ class TimedArms(Record):
 class _Rounds:
     """One phase of whole rounds: nanoseconds a folio, and what an arm differs by in each order.
 
-    ``differences`` are of logarithms: from the mean of the base's two boots, or from the first
-    where one of them is slow.
+    Differences are of logarithms: ``same`` of the base's two boots, ``differences`` from their
+    mean.  They are of boots that are not slow, as three in 24 that are make an interval useless.
+    What is slow goes by an arm's own median, so that a change leaves out no more of one arm.
     """
 
     base: tuple[float, ...]
     again: tuple[float, ...]
     other: tuple[float, ...]
+    same: tuple[float, ...]
     differences: tuple[float, ...]
 
 
@@ -177,16 +179,22 @@ def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: st
         return value(timed.ticks) / timed.folios / boot.hertz * 1e9
 
     first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
+    usual_base, usual_other = (SLOW * _median(boots) for boots in ((*first, *again), other))
     by_order: dict[int, list[float]] = {}
+    same = []
     for of, early, late, changed in zip(whole, first, again, other, strict=True):
-        # Of a slow boot and another the first counts, which may be either: to leave out the slow
-        # ones of the base, and not those of the arm, would be a change that nobody made.
-        slow = max(early, late) > SLOW * min(early, late)
-        before = early if slow else math.sqrt(early * late)
-        difference = math.log(changed / before)
-        by_order.setdefault(of[base, False].order, []).append(difference)
+        before = [boot for boot in (early, late) if boot <= usual_base]
+        if len(before) == 2:
+            same.append(math.log(late / early))
+        if before and changed <= usual_other:
+            difference = math.log(changed) - plain.fmean(map(math.log, before))
+            by_order.setdefault(of[base, False].order, []).append(difference)
     differences = tuple(map(statistics.hodges_lehmann, by_order.values()))
-    return _Rounds(first, again, other, differences)
+    return _Rounds(first, again, other, tuple(same), differences)
+
+
+def _median(boots: Sequence[float]) -> float:
+    return plain.median(boots) if boots else 0.0
 
 
 def judge_phase(
@@ -202,12 +210,16 @@ def judge_phase(
     needed, made = statistics.pairs_needed(1 - head.alpha), len(rounds.base)
     if adjusted is None:
         reason = f"{made} of {head.rounds} rounds are whole, {needed} are needed"
+        if made >= needed:
+            usable = len(rounds.differences)
+            reason = f"{usable} orders have rounds without slow boots, {needed} are needed"
         unfinished = made < min(head.rounds, needed)
         verdict = Verdict.NOT_FINISHED if unfinished else Verdict.NOT_JUDGED
         return Judged(*subject, verdict, Cause.TOO_FEW, reason, rounds=made)
     level = 1 - head.alpha
     differences = rounds.differences
-    noise = statistics.noise_floor(statistics.log_ratios(rounds.base, rounds.again), head.alpha)
+    same = rounds.same or statistics.log_ratios(rounds.base, rounds.again)
+    noise = statistics.noise_floor(same, head.alpha)
     interval = statistics.signed_rank_interval(differences, level)
     equal = statistics.signed_rank_interval(differences, 1 - 2 * head.equivalence_alpha)
     assert interval is not None

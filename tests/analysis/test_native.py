@@ -1,9 +1,12 @@
 """Native mode: what is called, how often wrongly, and what withholds a verdict."""
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
 from analysis.native import judge
 from analysis.verdict import CALLED, Cause, Verdict
+from results.native import NativeBoot
 from tests.analysis.native_factory import World, boots_of, head_of
 from tests.values import but, there
 
@@ -127,3 +130,40 @@ def test_many_rounds_of_few_orders_are_few_numbers() -> None:
     head = but(head_of(24), orders=2)
     of = judge(head, boots_of(head, World(change=0.05), 1))[0]
     assert (of.verdict, of.change) == (Verdict.NOT_JUDGED, None)
+
+
+def with_slow(boots: Iterable[NativeBoot], slow: Callable[[NativeBoot], bool]) -> list[NativeBoot]:
+    """The same boots, of which some take 1.4 times as long."""
+
+    def longer(boot: NativeBoot) -> NativeBoot:
+        phase = boot.phases["readahead"]
+        ticks = tuple(round(1.4 * each) for each in phase.ticks)
+        return but(boot, phases={**boot.phases, "readahead": but(phase, ticks=ticks)})
+
+    return [longer(boot) if slow(boot) else boot for boot in boots]
+
+
+def test_a_few_slow_boots_of_the_base_hide_no_change() -> None:
+    """As on 7.3.4: in three of 24 orders the base took 1.4 times its time."""
+    head = head_of(24)
+    boots = boots_of(head, World(change=0.01), 5)
+    (judged,) = judge(
+        head,
+        with_slow(boots, lambda boot: boot.arm == "base" and boot.round in (3, 14, 16)),
+    )
+    assert judged.verdict is Verdict.REGRESSION
+    assert judged.change
+    assert 0.006 < (judged.change.low or 0) < 0.01 < (judged.change.high or 0) < 0.014
+    assert judged.slow == 3
+
+
+def test_too_few_rounds_without_slow_boots_are_not_judged() -> None:
+    head = head_of(24)
+    boots = boots_of(head, World(), 5)
+    # In ten of them the base is slow, in ten the arm.
+    (judged,) = judge(
+        head,
+        with_slow(boots, lambda boot: boot.round < 20 and (boot.arm == "base") == boot.round % 2),
+    )
+    assert (judged.verdict, judged.rounds) == (Verdict.NOT_JUDGED, 24)
+    assert judged.reason.startswith("4 orders ")
