@@ -132,13 +132,13 @@ def changes(file: Path) -> dict[int, tuple[float, float]]:
     ns: dict[tuple[int, int], dict[int, float]] = {}
     for row in map(json.loads, file.read_text().splitlines()):
         ns.setdefault((row["mutation"], row["which"]), {})[row["round"]] = row["ns"]
-    near_by = {}
+    by_mutation = {}
     for (mutation, _), of in ns.items():
         first, again = (ns[16 * (mutation // 16) + EMPTY, which] for which in (0, 1))
         if mutation % 16 != EMPTY:
             logs = [math.log(of[at] / math.sqrt(first[at] * again[at])) for at in of]
-            near_by[mutation] = 100 * math.expm1(hodges_lehmann(logs)), median(first.values())
-    return near_by
+            by_mutation[mutation] = 100 * math.expm1(hodges_lehmann(logs)), median(first.values())
+    return by_mutation
 
 
 def judge(fit: Path, sealed: Path) -> None:
@@ -151,8 +151,8 @@ def judge(fit: Path, sealed: Path) -> None:
     near = {half: changes(file) for half, file in (("fit", fit), ("sealed", sealed))}
     weights = [1 / max(NEAR, QUARTER * abs(change)) for change, _ in near["fit"].values()]
     rows = np.array([added(each, ns) for each, (_, ns) in near["fit"].items()])
-    wanted = np.array([change for change, _ in near["fit"].values()])
-    coefficients, _ = nnls(rows * np.array(weights)[:, None], wanted * weights)
+    measured = np.array([change for change, _ in near["fit"].values()])
+    coefficients, _ = nnls(rows * np.array(weights)[:, None], measured * weights)
     print(
         *(f"{name} {ns:.3f} ns" for name, ns in zip(COLUMNS, coefficients, strict=True)), sep=", "
     )
@@ -174,11 +174,11 @@ def main() -> None:
     parser.add_argument("--half", choices=("fit", "sealed"))
     parser.add_argument("--to", type=Path)
     parser.add_argument("--judge", type=Path, nargs=2)
-    given = parser.parse_args()
-    if given.judge:
-        judge(*given.judge)
-    elif given.session and given.half and given.to:
-        measure(given.session, given.half, given.to)
+    options = parser.parse_args()
+    if options.judge:
+        judge(*options.judge)
+    elif options.session and options.half and options.to:
+        measure(options.session, options.half, options.to)
     else:
         parser.error("a session with --half and --to, or --judge with two files")
 
