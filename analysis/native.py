@@ -208,6 +208,11 @@ def judge_phase(
 ) -> Judged:
     """One phase of one case; ``subject`` names case, phase and arm, ``family`` counts phases."""
     needed, made = statistics.pairs_needed(1 - head.alpha), len(rounds.base)
+    medians = [_median(column) for column in (rounds.base, rounds.again, rounds.other)]
+    slow = sum(
+        any(boot > SLOW * middle for boot, middle in zip(values, medians, strict=True))
+        for values in zip(rounds.base, rounds.again, rounds.other, strict=True)
+    )
     if adjusted is None:
         reason = f"{made} of {head.rounds} rounds are whole, {needed} are needed"
         if made >= needed:
@@ -215,7 +220,7 @@ def judge_phase(
             reason = f"{usable} orders have rounds without slow boots, {needed} are needed"
         unfinished = made < min(head.rounds, needed)
         verdict = Verdict.NOT_FINISHED if unfinished else Verdict.NOT_JUDGED
-        return Judged(*subject, verdict, Cause.TOO_FEW, reason, rounds=made)
+        return Judged(*subject, verdict, Cause.TOO_FEW, reason, medians[0] or None, made, slow=slow)
     level = 1 - head.alpha
     differences = rounds.differences
     same = rounds.same or statistics.log_ratios(rounds.base, rounds.again)
@@ -226,11 +231,6 @@ def judge_phase(
     assert equal is not None
     change = change_of(statistics.hodges_lehmann(differences), interval, level)
     again = change_of(noise.estimate, noise.interval, level)
-    medians = [plain.median(column) for column in (rounds.base, rounds.again, rounds.other)]
-    slow = sum(
-        any(boot > SLOW * middle for boot, middle in zip(values, medians, strict=True))
-        for values in zip(rounds.base, rounds.again, rounds.other, strict=True)
-    )
     of = Judged(
         *subject,
         Verdict.INCONCLUSIVE,

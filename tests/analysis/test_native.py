@@ -165,5 +165,5 @@ def test_too_few_rounds_without_slow_boots_are_not_judged() -> None:
         head,
         with_slow(boots, lambda boot: boot.round < 20 and (boot.arm == "base") == boot.round % 2),
     )
-    assert (judged.verdict, judged.rounds) == (Verdict.NOT_JUDGED, 24)
+    assert (judged.verdict, judged.rounds, judged.slow) == (Verdict.NOT_JUDGED, 24, 20)
     assert judged.reason.startswith("4 orders ")
