@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from analysis import statistics
 from analysis.statistics import as_change
 from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
-from results.native import CROSSING, NativeBoot, NativeHead, by_round
+from results.native import CROSSING, NativeBoot, NativeHead, NativePhase, by_round
 from results.record import Manifest, Record
 from text import percent
 
@@ -70,6 +70,11 @@ def value(ticks: Sequence[int]) -> float:
     return float(sorted(ticks)[int(QUANTILE * len(ticks))])
 
 
+def nanoseconds(timed: NativePhase, hertz: float) -> float:
+    """What a boot takes for a folio or an operation of a phase."""
+    return value(timed.ticks) / timed.folios / hertz * 1e9
+
+
 class TimedArms(Record):
     """What a session of native mode shows of the same arms as another session."""
 
@@ -84,12 +89,13 @@ class _Rounds:
 
     Differences are of logarithms: ``same`` of the base's two boots, ``differences`` from their
     mean.  They are of boots that are not slow, as three in 24 that are make an interval useless.
-    What is slow goes by an arm's own median, so that a change leaves out no more of one arm.
+    What is slow goes by an arm's own median, so that a change leaves out no more of one arm;
+    ``slow`` are the rounds with such a boot.
     """
 
     base: tuple[float, ...]
     again: tuple[float, ...]
-    other: tuple[float, ...]
+    slow: int
     same: tuple[float, ...]
     differences: tuple[float, ...]
 
@@ -174,23 +180,22 @@ def rounds_of(head: NativeHead, boots: Sequence[NativeBoot], phase: str, arm: st
     keys = ((base, False), (base, True), (arm, False))
     whole = [of for _, of in sorted(by_round(boots).items()) if all(key in of for key in keys)]
 
-    def nanoseconds(boot: NativeBoot) -> float:
-        timed = boot.phases[phase]
-        return value(timed.ticks) / timed.folios / boot.hertz * 1e9
-
-    first, again, other = (tuple(nanoseconds(of[key]) for of in whole) for key in keys)
+    first, again, other = (
+        tuple(nanoseconds(of[key].phases[phase], of[key].hertz) for of in whole) for key in keys
+    )
     usual_base, usual_other = (SLOW * _median(boots) for boots in ((*first, *again), other))
     by_order: dict[int, list[float]] = {}
-    same = []
+    same, slow = [], 0
     for of, early, late, changed in zip(whole, first, again, other, strict=True):
         before = [boot for boot in (early, late) if boot <= usual_base]
+        slow += len(before) < 2 or changed > usual_other
         if len(before) == 2:
             same.append(math.log(late / early))
         if before and changed <= usual_other:
             difference = math.log(changed) - plain.fmean(map(math.log, before))
             by_order.setdefault(of[base, False].order, []).append(difference)
     differences = tuple(map(statistics.hodges_lehmann, by_order.values()))
-    return _Rounds(first, again, other, tuple(same), differences)
+    return _Rounds(first, again, slow, tuple(same), differences)
 
 
 def _median(boots: Sequence[float]) -> float:
@@ -208,11 +213,7 @@ def judge_phase(
 ) -> Judged:
     """One phase of one case; ``subject`` names case, phase and arm, ``family`` counts phases."""
     needed, made = statistics.pairs_needed(1 - head.alpha), len(rounds.base)
-    medians = [_median(column) for column in (rounds.base, rounds.again, rounds.other)]
-    slow = sum(
-        any(boot > SLOW * middle for boot, middle in zip(values, medians, strict=True))
-        for values in zip(rounds.base, rounds.again, rounds.other, strict=True)
-    )
+    base_ns, slow = _median(rounds.base), rounds.slow
     if adjusted is None:
         reason = f"{made} of {head.rounds} rounds are whole, {needed} are needed"
         if made >= needed:
@@ -220,7 +221,7 @@ def judge_phase(
             reason = f"{usable} orders have rounds without slow boots, {needed} are needed"
         unfinished = made < min(head.rounds, needed)
         verdict = Verdict.NOT_FINISHED if unfinished else Verdict.NOT_JUDGED
-        return Judged(*subject, verdict, Cause.TOO_FEW, reason, medians[0] or None, made, slow=slow)
+        return Judged(*subject, verdict, Cause.TOO_FEW, reason, base_ns or None, made, slow=slow)
     level = 1 - head.alpha
     differences = rounds.differences
     same = rounds.same or statistics.log_ratios(rounds.base, rounds.again)
@@ -236,7 +237,7 @@ def judge_phase(
         Verdict.INCONCLUSIVE,
         Cause.UNDECIDED,
         "",
-        medians[0],
+        base_ns,
         made,
         change,
         again,

@@ -31,7 +31,7 @@ from scipy.optimize import nnls
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from analysis.native import value
+from analysis.native import nanoseconds
 from analysis.statistics import hodges_lehmann
 from guests import uml
 from host.facts import cache_folder
@@ -110,17 +110,14 @@ def measure(session: Path, half: str, to: Path) -> None:
         def boot(job: tuple[int, int, int]) -> dict[str, float]:
             number, mutation, which = job
             cpu, phase = cpus.get(), PLACES[mutation // 16]
-            image, place = (
-                kernel.orders[number % head.orders],
-                Path(folder, "-".join(map(str, job))),
-            )
+            image = kernel.orders[number % head.orders]
+            place = Path(folder, "-".join(map(str, job)))
             more = [f"mutation={mutation}"]
             result, ending, _ = uml.boot(image, archive, place, [phase], cpu, more=more)
             cpus.put(cpu)
             if result is None:
                 sys.exit(f"mutation {mutation}: {ending.message}")
-            timed = result.phases[phase]
-            ns = value(timed.ticks) / timed.folios / result.hertz * 1e9
+            ns = nanoseconds(result.phases[phase], result.hertz)
             return {"round": number, "mutation": mutation, "which": which, "ns": ns}
 
         rows = [json.dumps(row) for row in pool.map(boot, plan)]
