@@ -35,6 +35,8 @@ TIMEOUT_S = 180.0
 # A process of the guest is one of the host; what their sockets hold is in no count.
 LIMITS = sandbox.Limits(cpu_s=int(TIMEOUT_S), processes=64, open_files=128)
 BLOCK = 4096
+# blk-mq, whose requests are complete as soon as they are issued.
+NULL_DEVICE = words("null_blk.nr_devices=1 null_blk.queue_mode=2 null_blk.irqmode=0 null_blk.gb=1")
 SAME = "00000000-0000-4000-8000-000000000001"
 MKFS: Mapping[str, Sequence[str]] = {
     # No journal: what is written is truncated before it gets to the device.
@@ -55,8 +57,8 @@ PHASES_OF: Mapping[str, tuple[str, ...]] = {
     "pages": ("shmem", "pipe"),
     "messaging": ("slab",),
     "trees": ("xarray", "maple"),
-    "direct": ("direct",),
-    "block": ("direct",),
+    "direct": ("direct", "nullblk"),
+    "block": ("direct", "nullblk"),
 }
 # What of some others User-Mode Linux does not have.
 LACKS = {
@@ -159,7 +161,7 @@ def boot(
     box = replace(box, allowed=("socketpair",))
     line = [str(program), f"mem={MEMORY_MIB}M", f"initrd={archive}"]
     line += words("con=null con0=fd:0,fd:1 quiet panic=-1 seccomp=on")
-    line += [f"brd.rd_size={DISK_MIB << 10}"]
+    line += [f"brd.rd_size={DISK_MIB << 10}", *NULL_DEVICE]
     line += [f"phases=,{','.join((CROSSING, *phases))},", *more]
     pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
     clock: Clock = ""
