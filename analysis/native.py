@@ -9,6 +9,10 @@ real time by tenths of a percent and belongs to the binary, not to the patch.  T
 have the same order, so what differs in a round is the patch, and how what it moves lies in that
 order.  What is judged by signed ranks is one number an order, whatever the number of its rounds:
 many rounds of few binaries would speak of these binaries alone.
+
+Where rounds are added until every verdict is decided, each look has its share of the error rates
+(``analysis.power``).  What later looks share with earlier ones is more than the sums of that
+theory share, the layouts, and the more they share the less often any of them errs.
 """
 
 from __future__ import annotations
@@ -19,10 +23,18 @@ import statistics as plain
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis import statistics
+from analysis import power, statistics
 from analysis.statistics import as_change
 from analysis.verdict import Cause, Change, Judgement, Verdict, change_of
-from results.native import CROSSING, NativeBoot, NativeHead, NativePhase, by_round
+from experiment.spec import Looks, looks_of
+from results.native import (
+    CROSSING,
+    NativeBoot,
+    NativeHead,
+    NativePhase,
+    by_round,
+    whole_rounds,
+)
 from results.record import Manifest, Record
 from text import percent
 
@@ -129,14 +141,16 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
         reason = "the arms' machine code is the same: nothing was booted"
         same = (Verdict.NO_CHANGE, Cause.SAME_CODE, reason)
         return tuple(Judged(*subject, *same) for subject in subjects)
+    looks, boots = reached(head, boots)
     # A phase that several cases share is one question.
     measured = {
         (phase, arm): rounds_of(head, boots, phase, arm)
         for _, phase, arm in dict.fromkeys(subjects)
     }
-    needed = statistics.pairs_needed(1 - head.alpha)
+    levels = _levels(head, looks)
+    needed = max(map(statistics.pairs_needed, levels))
     p_values = {
-        at: statistics.signed_rank_p(rounds.differences)
+        at: power.repeated_p(looks, statistics.signed_rank_p(rounds.differences))
         for at, rounds in measured.items()
         if len(rounds.differences) >= needed
     }
@@ -148,6 +162,7 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
             (case, phase, arm),
             measured[phase, arm],
             adjusted.get((phase, arm)),
+            levels,
             family=len(adjusted),
             stolen=stolen,
         )
@@ -158,6 +173,36 @@ def judge(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Judged, ...]:
         each if each.phase not in shares else replace(each, crossing=shares[each.phase])
         for each in results
     )
+
+
+def reached(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[Looks, Sequence[NativeBoot]]:
+    """The looks that a session has had, the last one now, and the boots of which that is.
+
+    Rounds beyond a look wait for the next one.
+    """
+    if head.first is None:
+        return Looks((head.rounds,), sequential=False), boots
+    whole = whole_rounds(head, boots)
+    looks = looks_of(head.first, head.rounds, max(len(whole), head.first))
+    judged = set(whole[: looks.seeds[-1]])
+    return looks, [boot for boot in boots if boot.round in judged]
+
+
+def is_finished(head: NativeHead, boots: Sequence[NativeBoot]) -> bool:
+    """Whether a session has all rounds that it was to make."""
+    return all(each.verdict is not Verdict.NOT_FINISHED for each in judge(head, boots))
+
+
+def undecided(head: NativeHead, boots: Sequence[NativeBoot]) -> tuple[str, ...]:
+    """The phases that more rounds may decide."""
+    open_ = (Verdict.NOT_FINISHED, Verdict.INCONCLUSIVE)
+    return tuple(dict.fromkeys(each.phase for each in judge(head, boots) if each.verdict in open_))
+
+
+def _levels(head: NativeHead, looks: Looks) -> tuple[float, float]:
+    """Those of the intervals for a change, and for none, at the last of these looks."""
+    one_sided = power.equivalence_level(looks, head.equivalence_alpha)
+    return 1 - power.change_level(looks, head.alpha), 1 - 2 * one_sided
 
 
 def crossings(boots: Iterable[NativeBoot]) -> Mapping[str, float]:
@@ -207,27 +252,31 @@ def judge_phase(
     subject: tuple[str, str, str],
     rounds: _Rounds,
     adjusted: float | None,
+    levels: tuple[float, float],
     *,
     family: int,
     stolen: float,
 ) -> Judged:
-    """One phase of one case; ``subject`` names case, phase and arm, ``family`` counts phases."""
-    needed, made = statistics.pairs_needed(1 - head.alpha), len(rounds.base)
+    """One phase of one case; ``subject`` names case, phase and arm, ``family`` counts phases.
+
+    ``levels`` are those of the intervals for a change and for none.
+    """
+    needed, made = max(map(statistics.pairs_needed, levels)), len(rounds.base)
     base_ns, slow = _median(rounds.base), rounds.slow
     if adjusted is None:
         reason = f"{made} of {head.rounds} rounds are whole, {needed} are needed"
         if made >= needed:
             usable = len(rounds.differences)
             reason = f"{usable} orders have rounds without slow boots, {needed} are needed"
-        unfinished = made < min(head.rounds, needed)
+        unfinished = made < (head.rounds if head.first else min(head.rounds, needed))
         verdict = Verdict.NOT_FINISHED if unfinished else Verdict.NOT_JUDGED
         return Judged(*subject, verdict, Cause.TOO_FEW, reason, base_ns or None, made, slow=slow)
-    level = 1 - head.alpha
+    level, level_of_none = levels
     differences = rounds.differences
     same = rounds.same or statistics.log_ratios(rounds.base, rounds.again)
-    noise = statistics.noise_floor(same, head.alpha)
+    noise = statistics.noise_floor(same, 1 - level)
     interval = statistics.signed_rank_interval(differences, level)
-    equal = statistics.signed_rank_interval(differences, 1 - 2 * head.equivalence_alpha)
+    equal = statistics.signed_rank_interval(differences, level_of_none)
     assert interval is not None
     assert equal is not None
     change = change_of(statistics.hodges_lehmann(differences), interval, level)
@@ -244,29 +293,36 @@ def judge_phase(
         adjusted,
         slow,
     )
-    if made < head.rounds:
-        reason = f"{made} of {head.rounds} rounds are whole"
+    if made < (head.first or head.rounds):
+        reason = f"{made} of {head.first or head.rounds} rounds are whole"
         return replace(of, verdict=Verdict.NOT_FINISHED, cause=Cause.UNFINISHED, reason=reason)
     withheld = ""
-    if noise.differs:
+    # By the rule for a change: a difference that would not be called withholds nothing.
+    if noise.differs and abs(again.estimate) >= head.change / 2:
         withheld = f"the base differs from itself by {percent(again.estimate)}"
     elif slow > MOST_SLOW * made:
         withheld = f"{slow} of {made} rounds have a boot that is {percent(SLOW - 1)} slower"
     elif stolen > MOST_STOLEN:
         withheld = f"a hypervisor took {percent(stolen)} of the CPU time"
-    if withheld:
-        return replace(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
     differs, large = interval.excludes(0), abs(change.estimate) >= head.change / 2
-    if differs and large and adjusted <= head.alpha:
+    more = f"more rounds ({'--max-seeds' if head.first else '--seeds'})"
+    left = f"a change of {percent(head.change)} is not excluded; {more}"
+    if withheld:
+        of = replace(of, cause=Cause.UNSTEADY, reason=f"withheld: {withheld}")
+    elif differs and large and adjusted <= head.alpha:
         verdict = Verdict.REGRESSION if change.estimate > 0 else Verdict.IMPROVEMENT
         reason = "the interval, with what lies between orders of objects, excludes zero"
         return replace(of, verdict=verdict, cause=Cause.EXCLUDES_ZERO, reason=reason)
-    if -head.change < as_change(equal.low) and as_change(equal.high) < head.change:
+    elif -head.change < as_change(equal.low) and as_change(equal.high) < head.change:
         sure = 100 * (1 - 2 * head.equivalence_alpha)
         reason = f"with {sure:.4g} % confidence the change is within ±{percent(head.change)}"
         return replace(of, verdict=Verdict.NO_CHANGE, cause=Cause.WITHIN_THRESHOLD, reason=reason)
-    left = f"a change of {percent(head.change)} is not excluded; more rounds (--seeds)"
-    if differs and large:
+    elif differs and large:
         reason = f"not significant among {family} phases (Holm); {left}"
-        return replace(of, cause=Cause.FAMILY, reason=reason)
-    return replace(of, reason=f"zero is not excluded, and {left}")
+        of = replace(of, cause=Cause.FAMILY, reason=reason)
+    else:
+        of = replace(of, reason=f"zero is not excluded, and {left}")
+    if made < head.rounds:
+        reason = f"open after {made} of up to {head.rounds} rounds: --resume goes on"
+        return replace(of, verdict=Verdict.NOT_FINISHED, cause=Cause.UNFINISHED, reason=reason)
+    return of

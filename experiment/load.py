@@ -285,12 +285,11 @@ def check_experiment(
     experiment, mistakes = validated(data, Experiment)
     mistakes += unused
     mistakes += _across_cases_and_arms(data) if experiment is None else []
-    if data.get("mode") in REAL_TIME and data.get("max_seeds") is not None:
+    if data.get("mode") == "wall" and data.get("max_seeds") is not None:
         # Not a rule of the model: sessions on record were begun with both, and are still read.
         *looks, last = (str(look.blocks) for look in LOOKS)
         words = (
-            "seeds are added in exact mode only; a native session is judged at its end, a wall one "
-            "after "
+            "seeds are added in exact and native mode only; a session of wall mode is judged after "
             f"{', '.join(looks)} and {last} blocks and ends when it is decided: leave out "
             "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
         )

@@ -281,8 +281,9 @@ class WallSpec(Frozen):
 class Experiment(Frozen):
     """One experiment file, complete and checked against the catalogues.
 
-    ``blocks`` is the number of seeds (of blocks in wall mode).  With ``max_seeds`` an exact
-    session adds seeds, up to that many, until every primary metric is decided.
+    ``blocks`` is the number of seeds (of blocks in wall mode, of rounds in native mode).  With
+    ``max_seeds`` a session of exact or native mode adds some, up to that many, until every primary
+    metric is decided.
     """
 
     name: Name
@@ -313,10 +314,10 @@ class Experiment(Frozen):
     cases: Annotated[tuple[CaseSpec, ...], Field(min_length=1, max_length=256)]
     """Workloads, and which of their metrics are judged."""
     blocks: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Seeds that every arm runs of every case; in wall mode blocks of every arm once."""
+    """Seeds that every arm runs of every case; in wall mode blocks, in native mode rounds."""
     max_seeds: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """The most seeds of an exact session that adds seeds until every primary metric is decided;
-    without it their number is fixed.
+    """The most seeds (rounds in native mode) of a session that adds some until every primary metric
+    is decided; without it their number is fixed. Not in wall mode.
     """
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     """The first seed; the others are the numbers behind it."""
@@ -410,8 +411,8 @@ class Experiment(Frozen):
         return "blocks" if self.mode in REAL_TIME else "seeds"
 
     def looks(self, until: int | None = None) -> Looks:
-        """After how many seeds an exact session is judged; ``until`` as in ``looks_of``."""
-        if self.max_seeds is None or self.mode in REAL_TIME:
+        """After how many seeds a session is judged; ``until`` as in ``looks_of``."""
+        if self.max_seeds is None or self.mode == "wall":
             return looks_of(until or self.blocks, None)
         return looks_of(self.blocks, self.max_seeds, until)
 

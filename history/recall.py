@@ -27,7 +27,7 @@ from analysis.explain.locks import MeasuredLocks
 from analysis.explain.modelled import BY_TURNS, LINES, MEMORY, RARE
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison, MetricComparison
-from analysis.native import Judged
+from analysis.native import Judged, is_finished
 from analysis.native import judge as judge_native
 from analysis.verdict import CALLED, MISSING, Verdict
 from errors import RecordError, UsageError
@@ -265,7 +265,7 @@ def timed_boots(
     with suppress(door.StoreError):
         if native.is_native(folder):
             head, boots = native.read(folder)
-            whole = head.same_code or len(native.whole_rounds(head, boots)) == head.rounds
+            whole = is_finished(head, boots)
             contents = {content for arm in head.arms for content in arm.contents}
             return (head, boots) if whole and contents == entry.digests else None
     return None

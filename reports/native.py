@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from analysis.native import Judged, judge
+from analysis.native import Judged, judge, reached
 from analysis.verdict import CALLED, Change
 from errors import UsageError
 from reports import wording
@@ -108,14 +108,17 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
         for arm in head.arms
     ]
     host = [(name.replace("_", " "), fact) for name, fact in head.host.items()]
+    looks = reached(head, boots)[0]
+    judged_after = ", ".join(map(str, looks.seeds))
+    how = f", judged after {judged_after} rounds of at most {head.rounds}" * looks.sequential
     made = sum(boot.seconds for boot in boots)
     foreign, stolen = (
         sum(getattr(boot, name) for boot in boots) / max(len(boots), 1)
         for name in ("foreign", "stolen")
     )
     during = (
-        f"{counted(len(boots), 'boot')}, together {made:.0f} s; of the host's CPU time others and "
-        f"these boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
+        f"{counted(len(boots), 'boot')}, together {made:.0f} s{how}; of the host's CPU time others "
+        f"and these boots used up to {100 * foreign:.0f} %, a hypervisor took {100 * stolen:.1f} %"
     )
     left = [f"not measured: {case}: {why}" for case, why in head.left_out.items()]
     return [

@@ -39,9 +39,10 @@ class NativeArm(Record):
 class NativeHead(Record):
     """What a session measures; ``phases`` are by case, ``left_out`` cases with why.
 
-    ``orders`` counts the orders in which each kernel's objects are linked; ``change`` and ``alpha``
-    are as in an experiment's thresholds.  With ``same_code`` nothing is booted.  ``program`` is the
-    digest of what times the phases; sessions of before have none.
+    ``orders`` counts the orders in which each kernel's objects are linked; ``rounds`` are the most,
+    and ``first`` after how many it is judged first where rounds are added until all is decided.
+    ``change`` and ``alpha`` are as in an experiment's thresholds.  With ``same_code`` nothing is
+    booted.  ``program`` is the digest of what times the phases; sessions of before have none.
     """
 
     schema_version: Literal[1] = 1
@@ -55,6 +56,7 @@ class NativeHead(Record):
     phases: Mapping[str, tuple[FileName, ...]]
     left_out: Mapping[str, str]
     rounds: Annotated[int, Field(ge=1, le=1000)]
+    first: Annotated[int, Field(ge=1, le=1000)] | None = None
     seed: int
     change: Annotated[float, Field(gt=0, le=1)]
     alpha: Annotated[float, Field(gt=0, le=0.5)]

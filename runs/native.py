@@ -10,8 +10,8 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from threading import Event
 
 from errors import InfraError, SeriesError, SpecError, UsageError
 from experiment.plan import Conditions
-from experiment.spec import Experiment, Guest
+from experiment.spec import Experiment, Guest, looks_of
 from files import sha256_of
 from guests import programs, uml
 from guests.channel import Ending
@@ -37,11 +37,13 @@ from runs.boots import MIB, Reporter
 from runs.building import build_arms
 from runs.local import InterruptedRunError, Options, workspace
 from runs.resolved import Resolved
-from runs.session import require_new
+from runs.session import require_budget, require_new
 from runs.wall import lab_kept_off, watched
 from text import clean, duration
 
 RAW = "raw"
+# The phases that more rounds may decide, by what is on record.
+Undecided = Callable[[], Sequence[str]]
 # What of the host has to be the same for all rounds of a session.
 OF_HOST = ("cpu", "model", "cores", "threads", "governor", "hypervisor", "kernel")
 # The folder of the lab's own loops in the kernel, among additions.
@@ -96,9 +98,17 @@ def in_native_form(experiment: Experiment, guest: Guest, named: Sequence[str]) -
 
 
 def measure_native(
-    resolved: Resolved, options: Options, folder: Path, reporter: Reporter, *, created: str
+    resolved: Resolved,
+    options: Options,
+    folder: Path,
+    reporter: Reporter,
+    undecided: Undecided,
+    *,
+    created: str,
 ) -> None:
-    """Build every arm's kernel, and make all rounds of a new session in ``folder``.
+    """Build every arm's kernel, and make the rounds of a new session in ``folder``.
+
+    Rounds are added while phases are ``undecided``, if the experiment has ``max_seeds``.
 
     Raises UsageError: a session is there, or other hosts are asked for; SeriesError: an arm does
     not build or boot; InfraError: the base does not, or there is no box.
@@ -133,7 +143,8 @@ def measure_native(
         orders=make.ORDERS,
         phases={case.name: uml.PHASES_OF[case.name.partition(":")[0]] for case in experiment.cases},
         left_out=resolved.left_out,
-        rounds=experiment.blocks,
+        rounds=experiment.max_seeds or experiment.blocks,
+        first=experiment.blocks if experiment.max_seeds else None,
         seed=experiment.seed,
         change=experiment.thresholds.change,
         alpha=experiment.thresholds.alpha,
@@ -144,17 +155,29 @@ def measure_native(
     )
     native.begin(folder, head)
     reporter.log(f"session {folder}")
-    make_rounds(head, kernels, options.cache, folder, reporter, attempts=experiment.wall.attempts)
+    attempts = experiment.wall.attempts
+    make_rounds(head, kernels, options.cache, folder, reporter, undecided, attempts=attempts)
 
 
-def resume_native(folder: Path, options: Options, reporter: Reporter) -> None:
+def resume_native(
+    folder: Path,
+    options: Options,
+    reporter: Reporter,
+    undecided: Undecided,
+    max_rounds: int | None = None,
+) -> None:
     """Make the rounds of a session that are missing, one that was interrupted as a whole.
 
     A round is compared within itself, so that rounds of another hour are as good as those on
-    record; those of another CPU, program or kernel are not.  Raises StoreError: no session, or
-    damaged; UsageError: not by this host; InfraError: what is measured would not be the same.
+    record; those of another CPU, program or kernel are not.  ``max_rounds`` is another budget of a
+    session that adds rounds.  Raises StoreError: no session, or damaged; UsageError: not by this
+    host, or no such budget; InfraError: what is measured would not be the same.
     """
     head, boots = native.read(folder)
+    if max_rounds is not None:
+        measured = len(native.whole_rounds(head, boots))
+        require_budget(head.first, measured, max_rounds, "rounds")
+        head = head.model_copy(update={"rounds": max_rounds})
     if options.executor.name != "local":
         what = "a session of native mode is measured on the host it was started on"
         raise UsageError(what, where=options.executor.name, next_step="--executor local there")
@@ -176,8 +199,9 @@ def resume_native(folder: Path, options: Options, reporter: Reporter) -> None:
         what = f"cannot go on with it: {'; '.join(differing)}"
         step = f"begin a new session; ./lab.py report {folder} shows what is on record"
         raise InfraError(clean(what), where=clean(str(folder)), next_step=step)
-    ready = native.whole_rounds(head, boots)
-    make_rounds(head, kernels, options.cache, folder, reporter, ready)
+    if max_rounds is not None:
+        native.begin(folder, head)
+    make_rounds(head, kernels, options.cache, folder, reporter, undecided)
 
 
 def on_this_cpu(
@@ -254,6 +278,29 @@ class NativeStage:
             foreign=conditions.foreign,
         )
 
+    def make(self, rounds: Sequence[int], pool: Executor) -> None:
+        """Boot every arm of these rounds, and record boots in the order of the plan."""
+        base, others = self.head.arms[0].name, [arm.name for arm in self.head.arms[1:]]
+        planned = []
+        for number in rounds:
+            boots = [(base, False), (base, True), *((name, False) for name in others)]
+            random.Random(f"{self.head.seed} {number}").shuffle(boots)  # noqa: S311
+            planned += [(number, *boot) for boot in boots]
+        running = [pool.submit(self.boot, *boot) for boot in planned]
+        pending = deque(running)
+        try:
+            for ended in as_completed(running):
+                # It was another that failed, and which is yet to come.
+                if not isinstance(ended.exception(), InterruptedRunError):
+                    ended.result()
+                # Whichever of two guests is the first.
+                while pending and pending[0].done() and not self.stop.is_set():
+                    native.append(self.folder, pending.popleft().result())
+        except BaseException:
+            self.stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
     def _watch(self) -> None:
         if self.stop.is_set():
             raise InterruptedRunError
@@ -289,35 +336,26 @@ def make_rounds(
     cache: Path,
     folder: Path,
     reporter: Reporter,
-    ready: Collection[int] = (),
+    undecided: Undecided,
     *,
     attempts: int = 2,
 ) -> None:
-    """Make every round but those that are ``ready``.
+    """Make every round that is not on record, look by look until none is ``undecided``.
 
     Raises SeriesError: an arm never gets to its end; InfraError: the base.
     """
-    left = [number for number in range(head.rounds) if number not in ready]
-    if head.same_code or not left:
-        same = "the arms' machine code is the same: nothing to boot (--measure-anyway does)"
-        reporter.log(same if head.same_code else "every planned round is on record")
+    if head.same_code:
+        reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
-    base, others = head.arms[0].name, [arm.name for arm in head.arms[1:]]
-    planned = []
-    for number in left:
-        boots = [(base, False), (base, True), *((name, False) for name in others)]
-        random.Random(f"{head.seed} {number}").shuffle(boots)  # noqa: S311
-        planned += [(number, *boot) for boot in boots]
     cpus, placement = side_by_side(host_cpus(), LANES)
     free: SimpleQueue[int | None] = SimpleQueue()
     for cpu in cpus:
         free.put(cpu)
     began, stop = time.monotonic(), Event()
-    per_round = 2 + len(others)
+    per_round = 1 + len(head.arms)
     with (
         workspace(cache, 4 * len(cpus) * uml.MEMORY_MIB * MIB) as scratch,
         lab_kept_off(placement),
-        reporter.runs(head.rounds * per_round, (head.rounds - len(left)) * per_round, len(cpus)),
         ExitStack() as held,
         ThreadPoolExecutor(len(cpus), thread_name_prefix="guest") as pool,
     ):
@@ -330,18 +368,20 @@ def make_rounds(
         stage = NativeStage(
             head, kernels, archives, scratch, folder, reporter, attempts, free, stop
         )
-        running = [pool.submit(stage.boot, *boot) for boot in planned]
-        pending = deque(running)
-        try:
-            for ended in as_completed(running):
-                # It was another that failed, and which is yet to come.
-                if not isinstance(ended.exception(), InterruptedRunError):
-                    ended.result()
-                # In the order of the plan, whichever of two guests is the first.
-                while pending and pending[0].done() and not stop.is_set():
-                    native.append(folder, pending.popleft().result())
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-        reporter.log(f"measured in {duration(time.monotonic() - began)}")
+        ready = native.whole_rounds(*native.read(folder))
+        looks = looks_of(head.first or head.rounds, head.first and head.rounds).seeds
+        for rounds in [each for each in looks if each >= len(ready)]:
+            missing = [number for number in range(rounds) if number not in ready]
+            done = per_round * (rounds - len(missing))
+            if not missing:
+                reporter.log("every planned round is on record")
+            with reporter.runs(per_round * rounds, done, len(cpus)):
+                stage.make(missing, pool)
+            ready += missing
+            if rounds < head.rounds:
+                open_ = undecided()
+                left = f"undecided: {', '.join(open_)}" if open_ else "every phase is decided"
+                reporter.log(f"after {rounds} rounds: {left}")
+                if not open_:
+                    break
+    reporter.log(f"measured in {duration(time.monotonic() - began)}")

@@ -25,8 +25,8 @@ WORKLOADS = CHECKOUT / "workloads" / "catalogue"
 SESSIONS = CHECKOUT / "sessions"
 MANIFEST = "manifest.json"
 MODES = ("exact", "wall", "native")
-# Of --mode: rounds of native mode go through all orders of the objects, three times.
-FIRST = {"wall": ("guest=wall",), "native": ("blocks=48",)}
+# Of --mode: the first rounds of native mode go once through all orders of the objects.
+FIRST = {"wall": ("guest=wall",), "native": ("blocks=24", "max_seeds=96")}
 
 
 def _stems(folder: Path) -> list[str]:
@@ -223,7 +223,11 @@ class Request:
         settings: dict[str, Any] = {"blocks": self.seeds, "max_seeds": self.max_seeds}
         settings |= {"guest": self.guest or None, "mode": self.mode or None}
         given = (f"{key}={value}" for key, value in settings.items() if value is not None)
-        return (*FIRST.get(self.mode, ()), *self.overrides, *given)
+        first = FIRST.get(self.mode, ())
+        if self.seeds is not None or any(text.startswith("blocks=") for text in self.overrides):
+            # A number that was asked for is that number.
+            first = tuple(text for text in first if text.partition("=")[0] == "guest")
+        return (*first, *self.overrides, *given)
 
     @property
     def recorded(self) -> tuple[str, ...]:

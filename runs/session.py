@@ -173,32 +173,42 @@ def reopen(
 def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: Path) -> Experiment:
     """The experiment with another budget of seeds; ``measured`` are planned already.
 
-    Its rule knows no budget, so that a larger one may be asked for at any time
-    (``analysis.power``).  A fixed number of seeds has had the whole error rate.  Raises UsageError:
-    the session has a fixed number, is one of wall mode, or there is no look after that many.
+    Raises UsageError: the session is one of wall mode, and as :func:`require_budget`.
     """
     if experiment.mode == "wall":
         raise UsageError(
-            f"seeds are added in exact mode only, and the session in {folder} is one of wall mode "
-            f"with {measured} blocks",
+            f"seeds are added in exact and native mode only, and the session in {folder} is one "
+            f"of wall mode with {measured} blocks",
             where=f"--max-seeds {max_seeds}",
             next_step="leave out --max-seeds to finish it, or begin one with more blocks (--seeds)",
         )
-    if experiment.max_seeds is None:
+    first = None if experiment.max_seeds is None else experiment.blocks
+    require_budget(first, measured, max_seeds, "seeds")
+    return experiment.model_copy(update={"max_seeds": max_seeds})
+
+
+def require_budget(first: int | None, measured: int, most: int, repeated: str) -> None:
+    """Whether a session that is judged after ``first`` of what it repeats may have another budget.
+
+    Its rule knows no budget, so that a larger one may be asked for at any time
+    (``analysis.power``).  A fixed number (``first`` is None) has had the whole error rate.  Raises
+    UsageError: the number is fixed, or there is no look after that many.
+    """
+    if first is None:
         raise UsageError(
-            f"the session was begun with a fixed number of {measured} {experiment.repeated}, whose "
-            "verdict has had the whole error rate: more would be another look at the same data",
-            where=f"--max-seeds {max_seeds}",
+            f"the session was begun with a fixed number of {measured} {repeated}, whose verdict "
+            "has had the whole error rate: more would be another look at the same data",
+            where=f"--max-seeds {most}",
             next_step="begin a session with --max-seeds, and take its verdict instead",
         )
-    allowed = [seeds for seeds in budgets(experiment.blocks) if seeds >= measured]
-    if max_seeds not in allowed:
+    allowed = [each for each in budgets(first) if each >= measured]
+    if most not in allowed:
+        after = ", ".join(map(str, allowed))
         raise UsageError(
-            f"the session has {measured} seeds, and is judged after {', '.join(map(str, allowed))}",
-            where=f"--max-seeds {max_seeds}",
+            f"the session has {measured} {repeated}, and is judged after {after}",
+            where=f"--max-seeds {most}",
             next_step="name one of these",
         )
-    return experiment.model_copy(update={"max_seeds": max_seeds})
 
 
 def with_seeds(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -375,15 +376,11 @@ def measure(
             step = "leave out EXPERIMENT, --series, --set, --seeds and --session"
             raise UsageError(what, where="--resume", next_step=step)
         if resume is not None and native.is_native(resume):
-            if request.max_seeds is not None:
-                what = "seeds are added in exact mode only, and this is a session of native mode"
-                step = "leave out --max-seeds to finish it, or begin one with more rounds (--seeds)"
-                raise UsageError(what, where=f"--max-seeds {request.max_seeds}", next_step=step)
             with (
                 sessions.locked(resume, must_exist=True, head=native.NATIVE),
                 ended(resume, native.NATIVE),
             ):
-                resume_native(resume, on, reporter)
+                resume_native(resume, on, reporter, partial(undecided, resume), request.max_seeds)
             return resume
         if resume is not None:
             with sessions.locked(resume, must_exist=True), ended(resume):
@@ -402,7 +399,8 @@ def measure(
         target = folder or sessions.new_folder(SESSIONS, resolved.experiment)
         if resolved.experiment.mode == "native":
             with sessions.locked(target), ended(target, native.NATIVE):
-                measure_native(resolved, on, target, reporter, created=sessions.now())
+                open_ = partial(undecided, target)
+                measure_native(resolved, on, target, reporter, open_, created=sessions.now())
             return target
         with sessions.locked(target), ended(target):
             opened, store = sessions.start(
@@ -417,6 +415,14 @@ def measure(
             store.append_step(PREPARED, time.monotonic() - began)
             make(opened, on, store, reporter)
     return target
+
+
+def undecided(folder: Path) -> tuple[str, ...]:
+    """The phases of a session of native mode that more rounds may decide."""
+    from analysis import native as judged
+    from results import native
+
+    return judged.undecided(*native.read(folder))
 
 
 def make(

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from analysis.native import judge
+from analysis.native import is_finished, judge, undecided
 from analysis.verdict import CALLED, Cause, Verdict
+from experiment.spec import looks_of
 from results.native import NativeBoot
 from tests.analysis.native_factory import World, boots_of, head_of
 from tests.values import but, there
@@ -45,6 +46,48 @@ def test_a_change_of_one_percent_is_called() -> None:
     answers = verdicts(World(change=0.01))
     assert answers.count(Verdict.REGRESSION) >= 0.9 * SESSIONS
     assert Verdict.IMPROVEMENT not in answers
+
+
+def ended(world: World, seed: int) -> tuple[Verdict, int]:
+    """The verdict of a session that adds rounds, and how many it has then."""
+    head = but(head_of(96), first=24)
+    boots = boots_of(head, world, seed)
+    for rounds in looks_of(24, 96).seeds:
+        made = [boot for boot in boots if boot.round < rounds]
+        if not undecided(head, made):
+            break
+    assert is_finished(head, made)
+    return judge(head, made)[0].verdict, rounds
+
+
+def test_looks_cost_no_more_errors_and_end_a_session_early() -> None:
+    """As noisy as a phase of a real session: without a change, and with one of a percent."""
+    world = World(layout=0.003, noise=0.005)
+    none = [ended(world, seed) for seed in range(SESSIONS)]
+    assert sum(verdict in CALLED for verdict, _ in none) <= 4
+    assert sum(rounds == 24 for _, rounds in none) >= 0.8 * SESSIONS
+    some = [ended(but(world, change=0.01), seed)[0] for seed in range(SESSIONS)]
+    assert some.count(Verdict.REGRESSION) >= 0.95 * SESSIONS
+
+
+def test_between_looks_the_last_one_stands() -> None:
+    head = but(head_of(96), first=24)
+    boots = boots_of(head, World(layout=0.006, noise=0.02), 1)
+    at = {made: judge(head, boots[: 3 * made])[0] for made in (8, 24, 30, 32, 96)}
+    assert (at[8].cause, at[24].cause, at[96].verdict) == (
+        Cause.TOO_FEW,
+        Cause.UNFINISHED,
+        Verdict.INCONCLUSIVE,
+    )
+    assert at[30] == at[24] != at[32]
+    assert {of.verdict for made, of in at.items() if made < 96} == {Verdict.NOT_FINISHED}
+
+
+def test_a_difference_of_the_base_that_nobody_would_call_withholds_nothing() -> None:
+    head = head_of(96)
+    (of,) = judge(head, boots_of(head, World(biased=0.003, noise=0.001, layout=0.001), 1))
+    assert there(there(of.again).low) > 0
+    assert of.verdict is Verdict.NO_CHANGE
 
 
 def test_an_improvement_is_one() -> None:

@@ -94,8 +94,8 @@ def test_a_number_of_seeds_that_is_given_is_fixed(file: Path, catalogue: Catalog
 def test_a_budget_of_seeds_is_refused_in_wall_mode(problems: Problems) -> None:
     """It would be ignored: wall mode has looks of its own."""
     words = (
-        "seeds are added in exact mode only; a native session is judged at its end, a wall one "
-        "after 12, 20, 32 and 48 blocks"
+        "seeds are added in exact and native mode only; a session of wall mode is judged after "
+        "12, 20, 32 and 48 blocks"
     )
     (line,) = problems(GOOD, "mode=wall", "max_seeds=16")
     assert line.startswith(f"--set max_seeds=16 (--max-seeds): max_seeds: found 16: {words}")

@@ -25,7 +25,14 @@ from results.store import SessionStore
 from runs import native as of_runs
 from runs.boots import Reporter
 from runs.local import LocalExecutor, Options
-from runs.native import in_native_form, make_rounds, measure_native, on_this_cpu, resume_native
+from runs.native import (
+    Undecided,
+    in_native_form,
+    make_rounds,
+    measure_native,
+    on_this_cpu,
+    resume_native,
+)
 from runs.request import Request
 from runs.resolved import guest_of
 from runs.session import start
@@ -42,7 +49,8 @@ def test_what_cannot_be_measured_is_left_out_and_named(tmp_path: Path) -> None:
     experiment = settled.experiment
     assert [case.name for case in experiment.cases] == ["filemap-4k"]
     assert settled.left_out == {"filemap-thp": "needs huge pages, which User-Mode Linux lacks"}
-    assert (experiment.twins, experiment.check, experiment.blocks) == ((), None, 48)
+    assert (experiment.twins, experiment.check) == ((), None)
+    assert experiment.looks().seeds == (24, 32, 48, 64, 96)
     specs = [arm.kernels[settled.flavours[0]] for arm in settled.arms]
     assert {(spec.mode, spec.flavour, spec.additions) for spec in specs} == {
         ("native", "um", ("loops",))
@@ -60,7 +68,7 @@ def test_what_cannot_be_measured_is_left_out_and_named(tmp_path: Path) -> None:
         ),
         (Request(name="thp-matrix", mode="native"), "needs huge pages"),
         (Request(name="reclaim-contention", mode="native"), r"guest\.vcpus = 4: .* one CPU"),
-        (Request(name="filemap-v4", mode="native", max_seeds=32), "in exact mode only"),
+        (Request(name="filemap-v4", mode="native", max_seeds=40), "max_seeds: found 40"),
     ],
 )
 def test_what_is_named_and_not_there_is_refused(
@@ -90,7 +98,7 @@ def test_without_a_box_nothing_is_built(tmp_path: Path, monkeypatch: pytest.Monk
     settled = whole(Request(name="filemap-v4", mode="native"), tmp_path)
     options, folder = Options(checkout=CHECKOUT, cache=tmp_path / "cache"), tmp_path / "s"
     with pytest.raises(InfraError, match="no sandbox can be made"):
-        measure_native(settled, options, folder, Reporter(), created="2026-01-01T00:00:00Z")
+        measure_native(settled, options, folder, Reporter(), tuple, created="2026-01-01T00:00:00Z")
     assert not folder.exists()
 
 
@@ -128,19 +136,19 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def made(folder: Path, *broken: str, head: NativeHead | None = None) -> None:
     """The rounds of a session; the kernels of the arms ``broken`` panic."""
     door.make_folder(folder, "raw")
+    native.begin(folder, head := head or head_of(9))
     kernels = {}
     for arm in ("base", "patched"):
         place = folder / "kernels" / (f"broken-{arm}" if arm in broken else arm)
         for number in range(1, make.ORDERS + 1):
             door.write(door.make_folder(place), f"order-{number:02}", "")
         kernels[arm] = Kernel(place, identity(arm))
-    make_rounds(head or head_of(9), kernels, folder / "cache", folder, Reporter())
+    make_rounds(head, kernels, folder / "cache", folder, Reporter(), tuple)
 
 
 def test_the_arms_of_a_round_have_the_same_order_and_rounds_go_through_all(
     booted: list[Path], tmp_path: Path
 ) -> None:
-    native.begin(tmp_path, head_of(9))
     made(tmp_path)
     boots = native.read(tmp_path)[1]
     assert [(path.parent.name, path.name) for path in booted] == [
@@ -171,7 +179,6 @@ def test_two_guests_run_at_once_each_on_a_cpu_of_its_own(
     monkeypatch.setattr(of_runs, "LANES", 2)
     monkeypatch.setattr(of_runs, "host_cpus", lambda: (Cpu(0, 0, 0, 0), Cpu(0, 0, 1, 1)))
     head = but(head_of(6), rounds=6)
-    native.begin(tmp_path, head)
     made(tmp_path, head=head)
     assert [set(pairs[at : at + 2]) for at in range(0, 18, 2)] == [{0, 1}] * 9
     boots = native.read(tmp_path)[1]
@@ -261,12 +268,14 @@ class Interruptible:
         self.boots_until = boots
         loaded = {arm.name: load(self.options.cache, arm.kernel) for arm in self.head.arms}
         kernels = {name: kernel for name, kernel in loaded.items() if kernel}
-        make_rounds(self.head, kernels, self.options.cache, self.folder, Reporter())
+        make_rounds(self.head, kernels, self.options.cache, self.folder, Reporter(), tuple)
 
-    def resume(self, boots: float = float("inf")) -> list[tuple[int, str, bool, int]]:
+    def resume(
+        self, boots: float = float("inf"), undecided: Undecided = tuple, most: int | None = None
+    ) -> list[tuple[int, str, bool, int]]:
         """Go on with it, and which boots are on record then."""
         self.boots_until = boots
-        resume_native(self.folder, self.options, Reporter())
+        resume_native(self.folder, self.options, Reporter(), undecided, most)
         return self.made()
 
     def made(self) -> list[tuple[int, str, bool, int]]:
@@ -301,6 +310,37 @@ def test_an_interrupted_session_goes_on_with_the_schedule_it_was_begun_with(
     assert world.resume() == before + whole_schedule[boots - boots % 3 :]
     assert len(whole_schedule) == 27
     assert len(world.resume()) == 27 + boots % 3
+
+
+def test_rounds_are_added_until_no_phase_is_undecided(world: Interruptible) -> None:
+    """Of looks after 8, 10, 12 and 16 rounds the third decides."""
+    native.begin(world.folder, but(world.head, first=8, rounds=16))
+    answers = iter([("readahead", "pread"), ("pread",), ()])
+    boots_at = list[int]()
+
+    def undecided() -> tuple[str, ...]:
+        boots_at.append(len(world.made()))
+        return next(answers)
+
+    # Three boots a round; an interruption is no look.
+    with pytest.raises(KeyboardInterrupt):
+        world.resume(28, undecided)
+    assert len(world.resume(undecided=undecided)) == 3 * 12 + 1
+    assert boots_at == [24, 31, 37]
+    assert len(world.resume()) == 3 * 12 + 1
+
+
+def test_a_larger_budget_goes_on_and_one_without_a_look_is_refused(world: Interruptible) -> None:
+    with pytest.raises(UsageError, match="fixed number of 0 rounds"):
+        world.resume(most=16)
+    native.begin(world.folder, but(world.head, first=8, rounds=8))
+    assert len(world.resume()) == 3 * 8
+    for most in (7, 9):
+        with pytest.raises(UsageError, match="is judged after 8, 10, 12, 16"):
+            world.resume(most=most)
+    assert native.head_of(world.folder).rounds == 8
+    assert len(world.resume(undecided=lambda: ("pread",), most=12)) == 3 * 12
+    assert native.head_of(world.folder).rounds == 12
 
 
 def test_a_round_that_is_interrupted_twice_is_whole_only_with_boots_of_one_try(
