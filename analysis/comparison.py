@@ -51,7 +51,6 @@ from analysis.verdict import (
     Evidence,
     Judgement,
     Verdict,
-    decides,
     judge_primary,
     judge_secondary,
 )
@@ -205,7 +204,7 @@ class _View(NamedTuple):
 
     recorded: Recorded
     points: Sequence[RunRecord]
-    standing: wall.WallStanding | None
+    wall: WallFacts | None
     blocks: Mapping[str, list[Block]]
     measured: Sequence[_Measured]
     executions: tuple[Execution, ...]
@@ -216,7 +215,7 @@ def evidence_of(
     records: Sequence[RunRecord],
     case: CaseRecord,
     blocks: Sequence[Block],
-    standing: wall.WallStanding | None = None,
+    course: WallFacts | None = None,
 ) -> list[_Measured]:
     """What there is of each metric of a case: primary ones in their order, then the others."""
     seeds = manifest.seeds_of(case.name)
@@ -228,7 +227,7 @@ def evidence_of(
         metric = case.metrics[names.index(name)]
         pairs = pairs_of(blocks, name)
         few = (case.name, name.partition(".")[0]) in scarce
-        wall_arm = standing is not None and name in case.primary
+        wall_arm = course is not None and name in case.primary
         evidence = Evidence(
             direction=metric.direction,
             base=tuple(pair.base for pair in pairs),
@@ -236,14 +235,14 @@ def evidence_of(
             blocks_planned=len(seeds),
             failures=tuple(record.failure for record in own if record.failure),
             same_code=manifest.same_code,
-            unusable="too few I/Os for a verdict" * few or (standing.unusable if standing else ""),
-            dropped=standing.dropped(case.name) if standing else (),
+            unusable="too few I/Os for a verdict" * few,
+            dropped=course.reasons(case.name) if course else (),
             case=case.name,
             metric=name,
             resolution=time_resolution(manifest, case, name, own),
             looks=manifest.experiment.looks(len(seeds)),
             again=tuple(p.again for p in pairs if p.again is not None) if wall_arm else None,
-            real_time=standing is None or standing.facts.real_time,
+            real_time=course is None or course.real_time,
         )
         measured.append(_Measured(case, metric, pairs, evidence))
     return measured
@@ -253,25 +252,24 @@ def _judged(
     manifest: Manifest, views: Sequence[_View]
 ) -> dict[int, tuple[Judgement, Again | None]]:
     """By the identity of each metric its judgement, and in wall mode its A/A."""
-    measured, standing = [each for view in views for each in view.measured], views[0].standing
-    specified = manifest.experiment.thresholds
-    thresholds = standing.thresholds if standing else specified
+    measured, course = [each for view in views for each in view.measured], views[0].wall
+    thresholds = manifest.experiment.thresholds
     first = [each for each in measured if each.primary]
     others = [each for each in measured if not each.primary]
     judgements = judge_primary([each.evidence for each in first], thresholds)
     noise: dict[int, Again] = {}
-    if standing is None:
+    if course is None:
         judgements += judge_secondary([each.evidence for each in others], thresholds)
     else:
         for each in measured:
             at = each.case.name, each.metric.name
             noise[id(each)] = wall.again(
-                each.pairs, thresholds.of(*at), specified=specified.of(*at), family=len(first)
+                each.pairs, thresholds.of(*at), each.evidence.reached, family=len(first)
             )
         # A wall session has one pair of arms.
         withheld = [
             wall.withheld(
-                standing, noise[id(m)], [noise[id(o)] for o in first if o.case.name == m.case.name]
+                course, noise[id(m)], [noise[id(o)] for o in first if o.case.name == m.case.name]
             )
             for m in others
         ]
@@ -352,7 +350,6 @@ def _comparison(
                 again_values=summarize([p.again for p in each.pairs if p.again is not None]),
             )
         )
-    course = _course(view, compared)
     counts = tuple(failure_count(manifest, records, case.name) for case in manifest.cases)
     failed = tuple(
         FailedRun(**{name: getattr(record, name) for name in FailedRun.model_fields})
@@ -381,7 +378,6 @@ def _comparison(
             failed=failed,
             references=[each for of_case in published.values() for each in of_case],
             costs=recorded.costs,
-            course=course,
         )
         + facts.of_twins(recorded.records, WAITS.made(recorded))
         + facts.of_executions(manifest, view.executions),
@@ -391,8 +387,8 @@ def _comparison(
         runs_recorded=sum(not record.repeat for record in records),
         executions=view.executions,
         explained=explain(recorded),
-        wall=course,
-        host_findings=facts.of_host(course) if course else (),
+        wall=view.wall,
+        host_findings=facts.of_host(view.wall, manifest) if view.wall else (),
     )
 
 
@@ -404,34 +400,17 @@ def _references(recorded: Recorded, case: str) -> tuple[Reference, ...]:
     )
 
 
-def _course(view: _View, compared: Mapping[str, Sequence[MetricComparison]]) -> WallFacts | None:
-    """The facts of a wall session, now that its verdicts are known."""
-    if view.standing is None:
-        return None
-    primary = [each for of_case in compared.values() for each in of_case if each.primary]
-    open_ = not decides(each.judgement.verdict for each in primary)
-    now = view.standing.facts
-    # At a look that decides nothing the session goes on.
-    return now.model_copy(
-        update={
-            "early": now.early and not open_,
-            "unfinished": now.unfinished or (now.early and open_),
-        }
-    )
-
-
 def unfinished(session: MeasuredSession) -> str:
-    """``not finished: N of M runs recorded`` where planned exact runs are missing; else empty.
+    """``not finished: N of M runs recorded`` where planned runs are missing; else empty.
 
     Runs that will never be made are not waited for: those of arms whose machine code is the
     same, and of pairs of which the correctness checks withhold an arm.  To judge the runs that
-    happen to be there would be a look at the data that the error rates do not allow for.  Wall
-    sessions have a rule of their own, because they may stop early (``analysis.wall``).
+    happen to be there would be a look at the data that the error rates do not allow for.
     """
     manifest = session.manifest
-    if not manifest.runs_planned or manifest.experiment.mode == "wall":
+    if not manifest.runs_planned:
         return ""
-    sound = {arm.name for arm in manifest.arms}
+    names = sound = {arm.name for arm in manifest.arms}
     if manifest.experiment.check is not None:
         sound = {
             name for name in sound if not gate_of(name, manifest.base, session.checks).withholds
@@ -440,7 +419,7 @@ def unfinished(session: MeasuredSession) -> str:
     waited = {
         (case.name, arm, block)
         for case in manifest.cases
-        for arm in {name for pair in pairs for name in pair}
+        for arm in names & {name for pair in pairs for name in (*pair, AGAIN)}
         for block in range(len(manifest.seeds_of(case.name)))
     }
     recorded = session.recorded
@@ -478,9 +457,9 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
     run_ids = {record.run_id for record in records}
     profiles = [each for each in session.profiles if each.run_id in run_ids]
     every = executions(manifest, points, profiles)
-    standing = wall.standing(manifest, points) if in_wall else None
+    course = wall.facts_of(manifest, points) if in_wall else None
     blocks = {
-        name: complete_blocks(manifest, points, name, standing.without[name] if standing else ())
+        name: complete_blocks(manifest, points, name, course.without(name) if course else ())
         for name in names
     }
     return _View(
@@ -498,12 +477,12 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             annotation=session.annotation,
         ),
         points,
-        standing,
+        course,
         blocks,
         [
             each
             for case in manifest.cases
-            for each in evidence_of(manifest, points, case, blocks[case.name], standing)
+            for each in evidence_of(manifest, points, case, blocks[case.name], course)
         ],
         every,
     )

@@ -146,7 +146,6 @@ def gather(
     failed: Sequence[FailedRun],
     references: Sequence[Reference],
     costs: Sequence[RunCost] = (),
-    course: WallFacts | None = None,
 ) -> tuple[Finding, ...]:
     """All findings of a session: warnings first, then notes, each in a fixed order.
 
@@ -184,7 +183,7 @@ def gather(
             findings.append(_warning(count.case, "failed-runs", **values, repeated=repeated))
     recorded = len({(r.case, r.arm, r.block) for r in records if not r.repeat})
     needless = manifest.same_code and not recorded
-    if recorded < manifest.runs_planned and not (course and course.early) and not needless:
+    if recorded < manifest.runs_planned and not needless:
         findings.append(not_finished(recorded, manifest.runs_planned))
     if manifest.same_code:
         findings.append(_note("session", "same-code"))
@@ -236,8 +235,8 @@ def of_twins(records: Sequence[RunRecord], locks: Sequence[LockComparison]) -> t
     return tuple(findings)
 
 
-def of_host(facts: WallFacts) -> tuple[Finding, ...]:
-    """What to know of the host and the session's course before its verdicts: warnings first."""
+def of_host(facts: WallFacts, manifest: Manifest) -> tuple[Finding, ...]:
+    """What to know of the host before a session's verdicts: warnings first."""
     real_time = facts.real_time
     make = _note if real_time else _warning
     findings = [make("host", "accelerator", accelerator=facts.accelerator, real_time=real_time)]
@@ -251,11 +250,9 @@ def of_host(facts: WallFacts) -> tuple[Finding, ...]:
         spoilt = [block for block in facts.dropped if block.kept == kept and not block.failed]
         for case in dict.fromkeys(block.case for block in spoilt):
             blocks = [[block.block, block.reason] for block in spoilt if block.case == case]
-            values = {"case": case, "blocks": blocks, "of": facts.blocks, "kept": kept}
+            of = len(manifest.seeds_of(case))
+            values = {"case": case, "blocks": blocks, "of": of, "kept": kept}
             findings.append(_warning("host", "dropped-blocks", **values))
-    if facts.early:
-        values = {"blocks": facts.blocks, "planned": facts.planned}
-        findings.append(_note("host", "early", **values, share=facts.look_share or 0.0))
     return tuple(sorted(findings, key=lambda finding: finding.level != "warning"))
 
 

@@ -375,7 +375,11 @@ def compare_session(session: MeasuredSession, *, explains: bool = True) -> Sessi
     judged = at_last_look(session)
     stopped: tuple[Finding, ...] = ()
     if judged is not session:
-        values = {"judged": len(judged.manifest.seeds), "planned": len(manifest.seeds)}
+        values: dict[str, object] = {
+            "judged": len(judged.manifest.seeds),
+            "planned": len(manifest.seeds),
+            "repeated": manifest.experiment.repeated,
+        }
         warning = Finding(level="warning", scope="session", kind="between-looks", values=values)
         stopped = (warning,)
     compared = []

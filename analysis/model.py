@@ -217,11 +217,8 @@ class HostCheck(Record):
 
 
 class WallFacts(Record):
-    """Host and course of a wall session.
+    """The host of a wall session, and what it spoilt.
 
-    ``blocks`` of ``planned`` were recorded whole; ``look_share`` is the share of the error
-    rates that this look has, None where the session may be judged at its end only.
-    ``early`` is true where it ended at a look, ``unfinished`` where it is between looks.
     ``images`` is of how many kernel images all arms are: of each there is one build, whose layout
     no interval has in it.
     """
@@ -229,13 +226,17 @@ class WallFacts(Record):
     accelerator: str
     real_time: bool
     checks: tuple[HostCheck, ...] = ()
-    blocks: int
-    planned: int
-    look_share: float | None = None
-    early: bool = False
-    unfinished: bool = False
     images: int = 1
     dropped: tuple[DroppedBlock, ...] = ()
+
+    def without(self, case: str) -> frozenset[int]:
+        """The blocks of a case that are left out."""
+        return frozenset(each.block for each in self.dropped if each.case == case and not each.kept)
+
+    def reasons(self, case: str) -> tuple[str, ...]:
+        """Why blocks of a case are left out for the host's sake."""
+        blocks = (d for d in self.dropped if d.case == case and not (d.kept or d.failed))
+        return tuple(block.reason for block in blocks)
 
 
 class Comparison(Record):
@@ -284,7 +285,7 @@ class Comparison(Record):
         if self.wall is None:
             return False
         differs = metric.again is not None and metric.again.differs
-        return differs or self.wall.unfinished or not self.wall.real_time
+        return differs or not self.wall.real_time
 
     @property
     def measured(self) -> bool:

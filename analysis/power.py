@@ -15,7 +15,7 @@ spent; "no change", which is what most comparisons end with, spends earlier than
 From the shares follow the levels of the tests at each look: increments of a sum are independent,
 and the density of the sum among those that went on is integrated from look to look (Jennison and
 Turnbull, Group Sequential Methods, 2000, chapter 19).  The levels are those of normal sums, used
-as levels of t tests (Pocock, Biometrika 64, 1977).
+as levels of t tests (Pocock, Biometrika 64, 1977), and of signed ranks where time is real.
 
 Each metric has looks of its own: they are those of its case.  A level bounds the chance that a
 metric's p value is below it at any of its looks, whatever made the session stop there, so a case
@@ -80,12 +80,12 @@ FEWEST_AGAIN = 8
 
 
 def change_level(looks: Looks, alpha: float) -> float:
-    """Two-sided level of the test for a change at the last look, for ``alpha`` over all looks."""
+    """Two-sided level of the test for a change at the last look, for ``alpha`` over them all."""
     return _levels(looks.seeds, alpha, HALF_OF_CHANGE)[-1] if looks.sequential else alpha
 
 
 def equivalence_level(looks: Looks, alpha: float) -> float:
-    """Level of each of the two one-sided tests of "no change" at the last look."""
+    """Level of each of the two one-sided tests of "no change" at the last of these looks."""
     # The bound on the other side is never near: two-sided at 2 alpha is one-sided at alpha.
     levels = _levels(looks.seeds, 2 * alpha, HALF_OF_EQUIVALENCE) if looks.sequential else ()
     return levels[-1] / 2 if levels else alpha
@@ -397,15 +397,17 @@ def blocks_to_exclude(sd: float, room: float, alpha: float) -> int | None:
     return _fewest(reaches, room, level)
 
 
-def blocks_to_decide(estimate: float, sd: float, question: Question) -> int | None:
+def blocks_to_decide(estimate: float, sd: float, looks: Looks, question: Question) -> int | None:
     """Blocks that would decide if the truth is what it looks like.
 
     An estimate of at least half the threshold has to be told from zero; a smaller
-    one has to be shown to stay inside the threshold.  None for more than :data:`MOST_BLOCKS`.
+    one has to be shown to stay inside the threshold, at the levels of the last of these looks:
+    those of later ones are larger.  None for more than :data:`MOST_BLOCKS`.
     """
     size = abs(estimate)
     if size >= question.change / 2:
         # Whether the estimate stays beyond half the threshold is not asked: a smaller one
         # is decided the other way.
-        return blocks_to_detect(sd, size, question.alpha / question.family)
-    return blocks_to_exclude(sd, question.change - size, question.equivalence_alpha)
+        return blocks_to_detect(sd, size, change_level(looks, question.alpha / question.family))
+    level = equivalence_level(looks, question.equivalence_alpha)
+    return blocks_to_exclude(sd, question.change - size, level)

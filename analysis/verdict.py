@@ -13,14 +13,14 @@ of real time has tails and outliers, which the mean follows and ranks do not.  N
 where guests did not run on the host's own CPUs, and nothing where the A/A arm, the same kernel
 under another name, differs as well.
 
-A session that adds seeds until it is decided is judged at each of its looks by that look's
-share of the error rates (``analysis.power``); its t test and interval are guarded against skewed
-differences, which few seeds do not show.
+A session that adds seeds or blocks until it is decided is judged at each of its looks by that
+look's share of the error rates (``analysis.power``).  In exact mode its t test and interval are
+guarded against skewed differences, which few seeds do not show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,10 +62,10 @@ class Cause(StrEnum):
     UNDECIDED = "undecided"
     FAMILY = "not significant in family"
     TOO_FEW = "too few"
+    UNSTEADY = "unsteady host"
     # And not these.
     NO_RATIO = "no ratio"
     UNUSABLE = "unusable"
-    UNSTEADY = "unsteady host"
     LOST = "runs lost"
     UNFINISHED = "unfinished"
     INEXACT = "not exact"
@@ -91,7 +91,7 @@ UNDECIDED = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED, Verdict.UNEXPLAINED)
 # The verdicts that say that something changed.
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 # The causes that more pairs may do away with.
-OPEN = (Cause.UNDECIDED, Cause.FAMILY, Cause.TOO_FEW)
+OPEN = (Cause.UNDECIDED, Cause.FAMILY, Cause.TOO_FEW, Cause.UNSTEADY)
 
 
 class Change(Record):
@@ -193,7 +193,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class _Estimates:
-    """The numbers of one metric, log ratios; None where there are too few pairs or no ratio."""
+    """The numbers of one metric, log ratios; None where there are too few pairs or no ratio.
+
+    ``level`` is that of the interval of signed ranks.
+    """
 
     estimate: float
     sd: float | None
@@ -202,6 +205,7 @@ class _Estimates:
     p_value: float | None
     noise: NoiseFloor | None
     change: Change
+    level: float
 
 
 def _question(evidence: Evidence, thresholds: Thresholds, family: int = 1) -> power.Question:
@@ -211,9 +215,12 @@ def _question(evidence: Evidence, thresholds: Thresholds, family: int = 1) -> po
 
 
 def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
-    alpha, again = question.alpha, evidence.again
-    equivalence = question.equivalence_alpha
-    noise = None
+    looks, again, noise = evidence.reached, evidence.again, None
+    spent = power.change_level(looks, question.alpha)
+    spent_on_none = power.equivalence_level(looks, question.equivalence_alpha)
+    # In exact mode ranks have a veto alone, and spend nothing.
+    alpha = question.alpha if again is None else spent
+    equivalence = question.equivalence_alpha if again is None else spent_on_none
     try:
         if evidence.exactly_zero:
             ones = [1.0] * len(evidence.base)
@@ -230,27 +237,24 @@ def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
     if again is not None:
         p_value: float | None = statistics.signed_rank_p(differences)
     else:
-        looks = evidence.reached
         of_mean = statistics.mean_interval if looks.sequential else statistics.t_interval
         p_of_mean = statistics.mean_p if looks.sequential else statistics.t_p
         estimate = statistics.mean(differences)
         if interval:
-            level = 1 - power.change_level(looks, alpha)
-            interval = statistics.wider(of_mean(differences, level), interval)
+            interval = statistics.wider(of_mean(differences, 1 - spent), interval)
         if equal:
-            level = 1 - 2 * power.equivalence_level(looks, equivalence)
-            equal = statistics.wider(of_mean(differences, level), equal)
+            equal = statistics.wider(of_mean(differences, 1 - 2 * spent_on_none), equal)
         p_value = p_of_mean(differences)
-        p_value = None if p_value is None else power.repeated_p(looks, p_value)
-    change = change_of(estimate, interval, 1 - alpha, middle)
+    p_value = None if p_value is None else power.repeated_p(looks, p_value)
+    change = change_of(estimate, interval, 1 - question.alpha, middle)
     sd = statistics.standard_deviation(differences)
-    return _Estimates(estimate, sd, interval, equal, p_value, noise, change)
+    return _Estimates(estimate, sd, interval, equal, p_value, noise, change, 1 - alpha)
 
 
 def _lost(evidence: Evidence) -> Judgement:
     """Failed: too few of the planned seeds or blocks are left; says whose fault."""
     reason = f"{len(evidence.base)} of {evidence.blocks_planned} {evidence.repeated}s left"
-    blame = "lab"
+    blame, cause = "lab", Cause.LOST
     if evidence.dropped:
         reason += f", {len(evidence.dropped)} dropped ({evidence.dropped[0]})"
     if evidence.failures:
@@ -262,19 +266,22 @@ def _lost(evidence: Evidence) -> Judgement:
         blame, reason = "host", f"{reason}: a quieter host is needed"
     else:
         reason += ": the others were not recorded; finish the session with --resume"
-    return Judgement(verdict=Verdict.FAILED, reason=reason, cause=Cause.LOST, blame=blame)
+    if blame == "host" and evidence.again is not None:
+        # Another hour's blocks may be whole; an exact session makes such runs again.
+        cause = Cause.UNSTEADY
+    return Judgement(verdict=Verdict.FAILED, reason=reason, cause=cause, blame=blame)
 
 
 def _undecided(evidence: Evidence, measured: _Estimates, question: power.Question) -> Judgement:
     """Inconclusive, or not judged: what so many seeds or blocks detect, and how many are needed."""
     n, what, sd, looks = len(evidence.base), evidence.repeated, measured.sd, evidence.reached
-    needed = statistics.pairs_needed(1 - question.alpha)
+    needed = statistics.pairs_needed(measured.level)
     in_wall, few = evidence.again is not None, n < needed
     detectable, decide = None, needed if in_wall else None
     if sd is not None and in_wall and not few:
-        alpha = question.alpha / question.family
-        detectable = power.detectable_in_blocks(sd, n, alpha, question.change / 2)
-        decide = power.blocks_to_decide(measured.estimate, sd, question)
+        level = power.change_level(looks, question.alpha / question.family)
+        detectable = power.detectable_in_blocks(sd, n, level, question.change / 2)
+        decide = power.blocks_to_decide(measured.estimate, sd, looks, question)
     elif sd is not None and not in_wall:
         # Of a session that lost seeds and has one look: what is left of it.
         looks = looks if looks.sequential else Looks((n,), sequential=False)
@@ -283,7 +290,7 @@ def _undecided(evidence: Evidence, measured: _Estimates, question: power.Questio
     if decide is not None and not (in_wall and few):
         decide = max(decide, needed, n + 1)
     if few:
-        reason = f"{counted(n, what)}, {needed} needed at {100 * (1 - question.alpha):g} %"
+        reason = f"{counted(n, what)}, {needed} needed at {100 * measured.level:.4g} %"
     else:
         most = power.MOST_BLOCKS if in_wall else power.MOST_SEEDS
         effect = "none" if detectable is None else percent(as_change(detectable))
@@ -338,7 +345,7 @@ def _decide(
             f"too coarse for ±{percent(delta)}; a longer run is needed (times, or a larger guest)",
             cause=Cause.UNUSABLE,
         )
-    needed = statistics.pairs_needed(1 - question.alpha)
+    needed = statistics.pairs_needed(measured.level)
     if len(evidence.base) < min(evidence.blocks_planned, needed):
         return _lost(evidence)
     left = _undecided(evidence, measured, question)
@@ -387,8 +394,7 @@ def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Ju
     """Judge all primary metrics of an experiment together; same order as given.
 
     Holm's family is every metric asked for, also one whose runs failed: losing
-    runs must not make the others easier to call.  At an early look of wall mode ``thresholds`` are
-    those of the look (``experiment.design.at_look``).
+    runs must not make the others easier to call.
     """
     questions = [_question(evidence, thresholds, len(family)) for evidence in family]
     measured = [_measure(*each) for each in zip(family, questions, strict=True)]
@@ -400,11 +406,6 @@ def judge_primary(family: Sequence[Evidence], thresholds: Thresholds) -> list[Ju
             family, measured, p_values, adjusted, questions, strict=True
         )
     ]
-
-
-def decides(verdicts: Iterable[Verdict | None]) -> bool:
-    """Whether a wall session may stop early: no primary metric is left inconclusive."""
-    return not {*UNDECIDED, *MISSING} & set(verdicts)
 
 
 def judge_secondary(metrics: Sequence[Evidence], thresholds: Thresholds) -> list[Judgement]:

@@ -29,7 +29,6 @@ from experiment.frozen import (
     shortened,
 )
 from experiment.machine import MACHINES, MachineSpec, names_in
-from experiment.plan import LOOKS
 from experiment.series_name import kind_of
 from experiment.spec import (
     FUNCTIONS,
@@ -285,15 +284,6 @@ def check_experiment(
     experiment, mistakes = validated(data, Experiment)
     mistakes += unused
     mistakes += _across_cases_and_arms(data) if experiment is None else []
-    if data.get("mode") == "wall" and data.get("max_seeds") is not None:
-        # Not a rule of the model: sessions on record were begun with both, and are still read.
-        *looks, last = (str(look.blocks) for look in LOOKS)
-        words = (
-            "seeds are added in exact and native mode only; a session of wall mode is judged after "
-            f"{', '.join(looks)} and {last} blocks and ends when it is decided: leave out "
-            "max_seeds (--max-seeds) and write the most blocks as blocks (--seeds)"
-        )
-        mistakes.append(Problem(("max_seeds",), words, data["max_seeds"]))
     if experiment and experiment.series and not any(arm.patches for arm in experiment.all_arms):
         words = "no arm has these patches: patches = true is wanted in one, or no series"
         mistakes.append(Problem(("series",), words))
@@ -338,9 +328,8 @@ def _tidy(data: dict[str, Any], changed: Collection[KeyPath]) -> None:
         # A variant may be called as its section of a job file is: ``RND4K Q32T16``.
         if isinstance(case, dict) and isinstance(variant := case.get("variant"), str):
             case["variant"] = as_name(variant) or variant
-    to_real_time = ("mode",) in changed and data.get("mode") in REAL_TIME
-    if (("blocks",) in changed or to_real_time) and ("max_seeds",) not in changed:
-        # A number that was asked for is that number, and a file's budget that of its own mode.
+    if ("blocks",) in changed and ("max_seeds",) not in changed:
+        # A number that was asked for is that number.
         data.pop("max_seeds", None)
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -25,7 +25,6 @@ from experiment.spec import (
     Experiment,
     Guest,
     ShapeSpec,
-    Thresholds,
 )
 
 # brd starts at 64 MiB: an XFS log of 7 MiB, its reserve and a file of 13/16 of
@@ -90,10 +89,13 @@ def make_plan(
 
     ``case_blocks`` are cases with fewer.
     Block ``b`` has the seed ``experiment.seed + b`` on all arms and cases, so that
-    arms differ by their kernel only.  The repeats, one a case (block 0, last arm built),
-    follow the first block: a session that is not exact fails early.  Twins come
-    last: what is judged is on record before what explains it.
+    arms differ by their kernel only.  The repeats of exact mode, one a case (block 0, last arm
+    built), follow the first block: a session that is not exact fails early.  In wall mode the arms
+    of a case are in random order, the base among them twice.  Twins come last: what is judged is on
+    record before what explains it.  Raises SpecError: as :func:`wall_arms`.
     """
+    in_wall = experiment.mode == "wall"
+    arms = [arm.name for arm in (wall_arms(experiment) if in_wall else experiment.all_arms)]
     many = experiment.blocks if blocks is None else blocks
     seeds = tuple(experiment.seed + block for block in range(many))
     # Ids stay as they are while seeds are added.
@@ -101,14 +103,15 @@ def make_plan(
     runs: list[PlannedRun] = []
     for block, seed in enumerate(seeds):
         runs += [
-            planned_run(case, arm.name, block, seed, digits)
+            planned_run(case, arm, block, seed, digits)
             for case in experiment.cases
             if block < case_blocks.get(case.name, many)
-            for arm in experiment.all_arms
+            for arm in (
+                order(arms, seed=experiment.seed, block=block, case=case.name) if in_wall else arms
+            )
         ]
-        if block == 0:
-            built = (arm.name for arm in experiment.all_arms if arm.name not in experiment.unbuilt)
-            *_, last = built
+        if block == 0 and not in_wall:
+            *_, last = (arm for arm in arms if arm not in experiment.unbuilt)
             runs += [
                 planned_run(case, last, 0, seed, digits, repeat=True) for case in experiment.cases
             ]
@@ -246,33 +249,6 @@ Count = Annotated[int, Field(ge=0, le=1 << 63)]
 AGAIN = "base-again"
 
 
-class Look(NamedTuple):
-    """A moment to judge: after ``blocks`` complete blocks, with ``share`` of the error rates."""
-
-    blocks: int
-    share: float
-
-
-# The shares add up to 1, so that the error rates of all looks add up to those asked for
-# (Bonferroni); most is kept for the last, which has the most to see with.
-LOOKS = (Look(12, 0.1), Look(20, 0.2), Look(32, 0.3), Look(48, 0.4))
-
-
-def at_look(thresholds: Thresholds, look: Look) -> Thresholds:
-    """The thresholds that hold at one look: the same change, its share of the error rates."""
-    return thresholds.model_copy(
-        update={
-            "alpha": thresholds.alpha * look.share,
-            "equivalence_alpha": thresholds.equivalence_alpha * look.share,
-        }
-    )
-
-
-def look_after(blocks: int) -> Look | None:
-    """The look that is due after exactly ``blocks`` complete blocks, if any."""
-    return next((look for look in LOOKS if look.blocks == blocks), None)
-
-
 def wall_arms(experiment: Experiment) -> tuple[ArmSpec, ...]:
     """The arms of a wall session, and the base again; SpecError: one has that name."""
     arms = experiment.all_arms
@@ -293,25 +269,6 @@ def order(names: Sequence[str], *, seed: int, block: int, case: str) -> tuple[st
         number, at = divmod(number, len(left))
         ordered.append(left.pop(at))
     return tuple(ordered)
-
-
-def wall_plan(experiment: Experiment) -> Plan:
-    """Every run of a wall session, in the order they are made.
-
-    A block is every arm of every case once, the arms of one case back to back; block ``b`` gives
-    fio the seed ``experiment.seed + b`` on all of them.  Twins come last.  Raises SpecError: as
-    :func:`wall_arms`.
-    """
-    arms = [arm.name for arm in wall_arms(experiment)]
-    seeds = tuple(experiment.seed + block for block in range(experiment.blocks))
-    digits = max(2, len(str(experiment.blocks - 1)))
-    runs = tuple(
-        planned_run(case, arm, block, seed, digits)
-        for block, seed in enumerate(seeds)
-        for case in experiment.cases
-        for arm in order(arms, seed=experiment.seed, block=block, case=case.name)
-    )
-    return Plan(runs=(*runs, *twin_runs(experiment, digits)), seeds=seeds)
 
 
 def remaining_whole(plan: Plan, done_run_ids: Collection[str]) -> tuple[PlannedRun, ...]:

@@ -272,18 +272,13 @@ class WallSpec(Frozen):
 
     attempts: Annotated[int, Field(ge=1, le=10)] = 2
     """Times that a run is tried whose guest was lost to the host."""
-    early_looks: bool = False
-    """Whether the session ends at the first interim analysis that decides, each with its share of
-    the error rates.
-    """
 
 
 class Experiment(Frozen):
     """One experiment file, complete and checked against the catalogues.
 
     ``blocks`` is the number of seeds (of blocks in wall mode, of rounds in native mode).  With
-    ``max_seeds`` a session of exact or native mode adds some, up to that many, until every primary
-    metric is decided.
+    ``max_seeds`` a session adds some, up to that many, until every primary metric is decided.
     """
 
     name: Name
@@ -316,8 +311,8 @@ class Experiment(Frozen):
     blocks: Annotated[int, Field(ge=1, le=1000)] = 8
     """Seeds that every arm runs of every case; in wall mode blocks, in native mode rounds."""
     max_seeds: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """The most seeds (rounds in native mode) of a session that adds some until every primary metric
-    is decided; without it their number is fixed. Not in wall mode.
+    """The most seeds (blocks, rounds) of a session that adds some until every primary metric is
+    decided; without it their number is fixed.
     """
     seed: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
     """The first seed; the others are the numbers behind it."""
@@ -407,12 +402,12 @@ class Experiment(Frozen):
 
     @property
     def repeated(self) -> str:
-        """What a session repeats, in the plural: ``seeds``, or in wall mode ``blocks``."""
+        """What a session repeats, in the plural: ``seeds``, or in real time ``blocks``."""
         return "blocks" if self.mode in REAL_TIME else "seeds"
 
     def looks(self, until: int | None = None) -> Looks:
         """After how many seeds a session is judged; ``until`` as in ``looks_of``."""
-        if self.max_seeds is None or self.mode == "wall":
+        if self.max_seeds is None:
             return looks_of(until or self.blocks, None)
         return looks_of(self.blocks, self.max_seeds, until)
 

@@ -21,7 +21,6 @@ from analysis.verdict import (
     Cause,
     Judgement,
     Verdict,
-    decides,
 )
 from experiment.plan import AGAIN
 from reports.sentences import (
@@ -84,7 +83,7 @@ def headline(session: SessionComparison, folder: str = "") -> Headline:
         return Headline(f"No verdict: {missing}", (why,), False)
     broken = _broken(session.gates)
     left = runs(session)
-    if left.recorded < left.planned and not (wall and wall.early):
+    if left.recorded < left.planned:
         text = f"Not finished: {left.recorded} of {left.planned} runs"
         return Headline(text, (*broken, *_failures(session)), False, resume)
     judged = [m.judgement for m in session.primary if m.judgement.verdict not in MISSING]
@@ -303,10 +302,10 @@ def pending(comparison: SessionComparison) -> bool:
 
 
 def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]]:
-    """By case the verdict of every primary metric of an exact session; empty while open.
+    """By case the verdict of every primary metric; empty while open.
 
-    A verdict is open while more seeds may decide it.  With more than two arms the names are
-    those of arms and metric: ``base -> patched 4k.instructions``.
+    A verdict is open while more seeds or blocks may decide it.  With more than two arms the names
+    are those of arms and metric: ``base -> patched 4k.instructions``.
     """
     verdicts: dict[str, dict[str, str]] = {}
     for each in comparison.comparisons:
@@ -320,12 +319,3 @@ def standing_verdicts(comparison: SessionComparison) -> dict[str, dict[str, str]
 def is_decided(comparison: SessionComparison) -> bool:
     """Whether more seeds decide nothing more."""
     return all(word for named in standing_verdicts(comparison).values() for word in named.values())
-
-
-def decided(comparison: SessionComparison) -> bool:
-    """Whether a wall session on its way may stop: no primary metric is left open.
-
-    True at a pre-set look only, judged at the look's own share of the error rates:
-    between looks every primary metric is inconclusive.
-    """
-    return decides(metric.judgement.verdict for metric in comparison.primary)

@@ -182,8 +182,8 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
             f"{v['recorded']} of {v['planned']} runs recorded; --resume finishes the session"
         ),
         "between-looks": lambda v: (
-            f"stopped while seeds were added: judged after {v['judged']} seeds, "
-            f"{v['planned']} were planned; --resume goes on"
+            f"stopped while {v['repeated']} were added: judged after {v['judged']} "
+            f"{v['repeated']}, {v['planned']} were planned; --resume goes on"
         ),
         "checks-pending": lambda _: (
             "correctness checks are pending, and the verdict is withdrawn if one fails; to run "
@@ -207,10 +207,6 @@ KINDS: Mapping[str, Callable[[Values], str]] = MappingProxyType(
         "host-check": lambda v: f"{v['name']}: {v['found']} ({v['status']})",
         "one-build": lambda v: ONE_BUILD,
         "dropped-blocks": _dropped,
-        "early": lambda v: (
-            f"stopped early: the interim analysis after {v['blocks']} of {v['planned']} "
-            f"blocks was conclusive, at {100 * v['share']:g} % of the error rates"
-        ),
         **dict.fromkeys(
             ("not-known", "series", "origin", "build", "triage"), lambda v: str(v["text"])
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from errors import SeriesError, WorkloadError
-from experiment.plan import Plan, PlannedRun, require_memory
+from experiment.plan import Plan, PlannedRun, make_plan, require_memory
 from experiment.spec import CONTENTION, LINES, MEMORY, Experiment, Guest, PhaseTimes, TwinSpec
 from files import digest
 from guests import initramfs, programs
@@ -35,7 +35,7 @@ from runs.requirements import (
     require_set_up,
     wants_of,
 )
-from runs.resolved import Bench, PlannedCheck, Resolved, ResolvedArm, plan_of
+from runs.resolved import Bench, PlannedCheck, Resolved, ResolvedArm
 from workloads.job import job_text, prepare_text
 from workloads.spec import Extras, Phase, Workload, extras_of
 
@@ -313,7 +313,7 @@ def prepare(resolved: Resolved, options: Options, progress: Building) -> Prepare
     prepared = Prepared(
         resolved=resolved,
         experiment=recorded,
-        plan=plan_of(recorded),
+        plan=make_plan(recorded),
         kernels={judged: built},
         initramfs=image,
         preload=programs.build(programs.PRELOAD, programs.SHARED_LIBRARY, options.cache),

@@ -15,7 +15,7 @@ from typing import Literal
 
 from experiment.load import GUESTS, Catalogue, load_guest, load_machine
 from experiment.machine import MachineSpec, names_in
-from experiment.plan import Plan, Size, make_plan, scaled, wall_arms, wall_plan
+from experiment.plan import Plan, Size, make_plan, scaled, wall_arms
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from files import digest
 from kernels import build, config
@@ -273,7 +273,7 @@ def resolve(
         },
         checks=planned_checks(experiment, workloads),
         check_profile=load_guest(Path(PROFILE)) if experiment.check else None,
-        plan=plan_of(experiment),
+        plan=make_plan(experiment),
     )
 
 
@@ -284,11 +284,6 @@ def guest_of(experiment: Experiment) -> Guest:
     """The guest profile the experiment names, of the kernel's architecture."""
     guest = load_guest(Path(experiment.guest))
     return guest.model_copy(update={"arch": experiment.kernel.arch})
-
-
-def plan_of(experiment: Experiment) -> Plan:
-    """Every run of the session, in the order they are made."""
-    return wall_plan(experiment) if experiment.mode == "wall" else make_plan(experiment)
 
 
 def patches_of(arm: ArmSpec, series: Mapping[str, Taken]) -> tuple[Path, ...]:

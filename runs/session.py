@@ -155,36 +155,21 @@ def reopen(
     manifest = store.manifest()
     options = options_of(manifest, options)
     require_known(manifest.experiment, folder, options)
-    experiment = with_series_of(manifest.experiment, folder, options)
+    recorded = manifest.experiment
     if max_seeds is not None:
-        experiment = with_budget(experiment, len(manifest.seeds), max_seeds, folder)
+        first = None if recorded.max_seeds is None else recorded.blocks
+        require_budget(first, len(manifest.seeds), max_seeds, recorded.repeated)
+        recorded = recorded.model_copy(update={"max_seeds": max_seeds})
+    experiment = with_series_of(recorded, folder, options)
     accelerator.require_device(manifest.provenance.accelerator)
     session = prepare(
         resolve(experiment, checkout=options.checkout, cache=options.cache), options, progress
     )
     require_same(manifest, session, folder)
     if max_seeds is not None:
-        recorded = with_budget(manifest.experiment, len(manifest.seeds), max_seeds, folder)
         store.create(manifest.model_copy(update={"experiment": recorded}))
     session = with_seeds(session, len(manifest.seeds), manifest.case_seeds)
     return session, store, options
-
-
-def with_budget(experiment: Experiment, measured: int, max_seeds: int, folder: Path) -> Experiment:
-    """The experiment with another budget of seeds; ``measured`` are planned already.
-
-    Raises UsageError: the session is one of wall mode, and as :func:`require_budget`.
-    """
-    if experiment.mode == "wall":
-        raise UsageError(
-            f"seeds are added in exact and native mode only, and the session in {folder} is one "
-            f"of wall mode with {measured} blocks",
-            where=f"--max-seeds {max_seeds}",
-            next_step="leave out --max-seeds to finish it, or begin one with more blocks (--seeds)",
-        )
-    first = None if experiment.max_seeds is None else experiment.blocks
-    require_budget(first, measured, max_seeds, "seeds")
-    return experiment.model_copy(update={"max_seeds": max_seeds})
 
 
 def require_budget(first: int | None, measured: int, most: int, repeated: str) -> None:
@@ -215,8 +200,7 @@ def with_seeds(
     session: Prepared, seeds: int, case_seeds: Mapping[str, int] = MappingProxyType({})
 ) -> Prepared:
     """The session with the runs of so many seeds, or fewer of a case, of the arms it has."""
-    alike = len(session.plan.seeds) == seeds and not case_seeds
-    if session.experiment.mode == "wall" or alike:
+    if len(session.plan.seeds) == seeds and not case_seeds:
         return session
     plan = make_plan(session.experiment, seeds, case_seeds)
     arms = {run.arm for run in session.plan.runs}

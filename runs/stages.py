@@ -153,7 +153,8 @@ def _decided(
         manifest, answers = store.manifest(), verdicts()
         counts = {case.name: len(manifest.seeds_of(case.name)) for case in manifest.cases}
         adding = to_add(counts, [case for case in counts if not decided(answers, case)], looks)
-        reporter.log(look_text(len(manifest.seeds), answers, counts, adding))
+        repeated = session.experiment.repeated
+        reporter.log(look_text(len(manifest.seeds), answers, counts, adding, repeated))
         if not adding:
             return session
         counts |= adding
@@ -181,7 +182,11 @@ def to_add(counts: Mapping[str, int], open_: Sequence[str], looks: Looks) -> dic
 
 
 def look_text(
-    seeds: int, verdicts: ByCase, counts: Mapping[str, int], adding: Mapping[str, int]
+    seeds: int,
+    verdicts: ByCase,
+    counts: Mapping[str, int],
+    adding: Mapping[str, int],
+    repeated: str = "seeds",
 ) -> str:
     """``after 8 seeds: 4k.instructions decided (improvement), 4k.work undecided; ...``.
 
@@ -200,7 +205,7 @@ def look_text(
         if word
     ]
     parts += [f"{name} undecided" for name, word in words.items() if not word]
-    after = f"after {counted(seeds, 'seed')}: {', '.join(parts)}"
+    after = f"after {counted(seeds, repeated.removesuffix('s'))}: {', '.join(parts)}"
     if all(words.values()):
         return after
     if not adding:

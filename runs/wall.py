@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from errors import InfraError
-from experiment.plan import Conditions, PlannedRun, look_after, remaining_whole
+from experiment.plan import Conditions, PlannedRun, remaining_whole
 from guests import virtme
 from guests.channel import Ending
 from guests.exact import Outcome
@@ -40,23 +39,21 @@ class WallStage:
     scratch: Path
     began: float
 
-    def make(self, runs: Sequence[PlannedRun]) -> None:
-        """Make one block; what the host lost is tried again."""
-        for run in runs:
-            self.reporter.started(run.run_id)
-            attempts = self.session.experiment.wall.attempts
-            for attempt in range(1, attempts + 1):
-                at_s = time.monotonic() - self.began
-                outcome, conditions = watched(partial(self._boot, run))
-                record, beside = measure.record_of(self.session, run, outcome, lambda files: ())
-                if record.failure is None or record.failure.blame != "host" or attempt == attempts:
-                    break
-                self.reporter.log(f"again    {run.run_id}: {record.failure.message}")
-            record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
-            self.store.append(record, cost_of(run.run_id, outcome), *beside)
-            self.reporter.finished(
-                run.run_id, problem=record.failure.message if record.failure else ""
-            )
+    def make(self, run: PlannedRun) -> None:
+        """Make one run; what the host lost is tried again."""
+        self.reporter.started(run.run_id)
+        attempts = self.session.experiment.wall.attempts
+        for attempt in range(1, attempts + 1):
+            at_s = time.monotonic() - self.began
+            outcome, conditions = watched(partial(self._boot, run))
+            record, beside = measure.record_of(self.session, run, outcome, lambda files: ())
+            if record.failure is None or record.failure.blame != "host" or attempt == attempts:
+                break
+            self.reporter.log(f"again    {run.run_id}: {record.failure.message}")
+        record = record.model_copy(update={"conditions": conditions, "at_s": round(at_s, 1)})
+        self.store.append(record, cost_of(run.run_id, outcome), *beside)
+        problem = record.failure.message if record.failure else ""
+        self.reporter.finished(run.run_id, problem=problem)
 
     def _boot(self, run: PlannedRun) -> Outcome:
         folder, logs = self.scratch / run.run_id, self.store.raw / run.run_id
@@ -81,20 +78,17 @@ def measure_wall(
     options: Options,
     store: SessionStore,
     reporter: Reporter,
-    decided: Callable[[], bool],
 ) -> None:
     """Make every run of the plan that is not on record, an interrupted block as a whole.
 
-    ``decided`` is asked at the pre-set looks, if any.  Raises InfraError: KVM is gone, or no disk.
+    Raises InfraError: KVM is gone, or no disk.
     """
     if session.same_code:
         reporter.log("the arms' machine code is the same: nothing to boot (--measure-anyway does)")
         return
     recorded = store.records()
     left = remaining_whole(session.plan, {record.run_id for record in recorded})
-    blocks = itertools.groupby(left, key=lambda run: (run.twin, run.block))
-    todo = [tuple(runs) for _, runs in blocks]
-    if not todo:
+    if not left:
         reporter.log("every planned run is on record")
         return
     total = len(session.plan.runs)
@@ -107,18 +101,8 @@ def measure_wall(
         reporter.runs(total, ready, 1),
     ):
         stage = WallStage(session, store, reporter, scratch, time.monotonic() - before)
-        for runs in todo:
-            made, may_stop = runs[0].block, session.experiment.wall.early_looks
-            may_stop = may_stop and not runs[0].twin and look_after(made) is not None
-            if may_stop and decided():
-                reporter.log(f"decided after {made} blocks")
-                todo = [later for later in todo if later[0].twin]
-                break
-            stage.make(runs)
-        else:
-            todo = []
-        for runs in todo:
-            stage.make(runs)
+        for run in left:
+            stage.make(run)
         reporter.log(f"measured in {duration(time.monotonic() - stage.began - before)}")
 
 

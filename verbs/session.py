@@ -437,18 +437,14 @@ def make(
     ``judged`` is called after each look, where seeds are added until all is decided.
     """
     from reports import forms
-    from reports.headline import decided, standing_verdicts
+    from reports.headline import standing_verdicts
     from runs import stages
     from runs.measure import measure as measure_runs
     from runs.wall import measure_wall
 
     def measure(part: Prepared, on: Options) -> None:
-        if part.experiment.mode == "wall":
-            measure_wall(
-                part, on, store, reporter, lambda: decided(forms.read_comparison(store.folder))
-            )
-        else:
-            measure_runs(part, on, store, reporter)
+        make_runs = measure_wall if part.experiment.mode == "wall" else measure_runs
+        make_runs(part, on, store, reporter)
 
     def verdicts() -> stages.ByCase:
         comparison = forms.read_comparison(store.folder)

@@ -80,10 +80,10 @@ def is_of(session: SessionComparison) -> str:
 
 def made(view: View) -> str:
     """Which kernels were compared, how many samples there are of each, and what all numbers are."""
-    session, wall = view.session, view.first.wall
-    many = counted(wall.blocks, "block") if wall else counted(len(session.manifest.seeds), "seed")
+    session, manifest = view.session, view.session.manifest
+    many = counted(len(manifest.seeds), manifest.experiment.repeated.removesuffix("s"))
     what = f"{session.arms[0].kernel.release}, {sentences.against(session)}"
-    if session.manifest.same_code and not runs(session).recorded:
+    if manifest.same_code and not runs(session).recorded:
         return f"{what}."
     return f"{what}, {many}. {is_of(session)}"
 
@@ -124,7 +124,8 @@ def _verdict(comparison: Comparison, metric: MetricComparison) -> VerdictRow:
 
 def of_pair(view: View, comparison: Comparison) -> list[Block]:
     """All results of two arms, and where they came from."""
-    level = f"{100 * trust.level(comparison):g} % interval"
+    alpha = comparison.manifest.experiment.thresholds.alpha
+    level = f"{100 - 100 * alpha:g} % interval"
     heads = (comparison.manifest.base, comparison.manifest.patched, "change", level)
     # What changed is read first, and of that what got worse.
     results = sorted(

@@ -25,7 +25,7 @@ from reports.document import (
     row,
 )
 from reports.sections import View, figure, gallery, titled
-from reports.sections.trust import VALUES, level
+from reports.sections.trust import VALUES
 from text import counted
 
 # From here on a drawing for each case would be a wall of them.
@@ -92,11 +92,11 @@ def note(comparison: Comparison) -> str:
         "Primary metrics come first and alone have verdicts; of the others, what survives "
         "Benjamini-Hochberg at 10 % is better or worse"
     )
+    confidence = 100 - 100 * comparison.manifest.experiment.thresholds.alpha
     if comparison.wall:
-        intervals = f"{VALUES} Intervals are at {100 * level(comparison):g} %, in percent."
+        intervals = f"{VALUES} Intervals are at {confidence:g} %, in percent."
         withheld = any(comparison.withholds(metric) for metric in comparison.primary)
         return intervals if withheld else f"{intervals} {judged}."
-    confidence = 100 - 100 * comparison.manifest.experiment.thresholds.alpha
     return (
         "Values are geometric means over the seeds with the spread between seeds as ± standard "
         f"deviation; intervals are at {confidence:g} %, in percent, those of percentages in "

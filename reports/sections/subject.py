@@ -98,17 +98,15 @@ def full(view: View) -> list[Block]:
     compared = sentences.against(session)
     if headline(session).has_verdicts:
         compared = f"{compared}; {sentences.family(session)}"
-    if wall:
-        how = f"{wall.blocks} of {wall.planned}, every arm once in each, in random order"
-    else:
-        on = "both" if many == 2 else f"all {many}"
-        fewer = ", ".join(f"{n} of {case}" for case, n in manifest.case_seeds.items())
-        seeds = f"{counted(len(manifest.seeds), 'seed')}{f' ({fewer})' if fewer else ''}"
-        how = f"{seeds}, each on {on} arms"
-        looks = experiment.looks(len(manifest.seeds))
-        if looks.sequential:
-            after = ", ".join(map(str, looks.seeds))
-            how = f"{how}, judged after {after}, of at most {experiment.max_seeds}"
+    fewer = ", ".join(f"{n} of {case}" for case, n in manifest.case_seeds.items())
+    made = counted(len(manifest.seeds), experiment.repeated.removesuffix("s"))
+    on = "both" if many == 2 else f"all {many}"
+    each = "every arm once in each, in random order" if wall else f"each on {on} arms"
+    how = f"{made}{f' ({fewer})' if fewer else ''}, {each}"
+    looks = experiment.looks(len(manifest.seeds))
+    if looks.sequential:
+        after = ", ".join(map(str, looks.seeds))
+        how = f"{how}, judged after {after}, of at most {experiment.max_seeds}"
     addresses = (sentences.posting(series.message_id) for series in manifest.series)
     rows: Rows = [
         ("Source", sentences.sources(experiment)),

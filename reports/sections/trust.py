@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis import execution as apart
 from analysis.many import SessionComparison
-from analysis.model import Comparison, FailedRun
+from analysis.model import FailedRun
 from reports import sentences
 from reports.document import (
     Block,
@@ -92,12 +92,6 @@ def failures(view: View) -> list[Block]:
             why = f"{why} ({'; '.join(evidence)})"
         items.append(Item(f"{why}: {runs}", "note", blocks=fold))
     return titled("Failed runs", "failures", [*body, Listing(tuple(items))] if items else body)
-
-
-def level(comparison: Comparison) -> float:
-    """The level of all intervals of a wall session: at an early look a higher one."""
-    levels = (metric.again.level for metric in comparison.primary if metric.again)
-    return next(levels, 1 - comparison.manifest.experiment.thresholds.alpha)
 
 
 def host(view: View) -> list[Block]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,6 @@ from analysis import power as rates
 from analysis import statistics
 from analysis.statistics import Floats
 from analysis.verdict import CALLED, OPEN, Evidence, Verdict, judge_primary
-from experiment.plan import LOOKS, Look, at_look
 from experiment.spec import WALL_CHANGE, Looks, Thresholds, looks_of
 
 Bools = npt.NDArray[np.bool_]
@@ -38,8 +37,9 @@ TRIALS = 20_000
 # Of wall mode.
 SPREAD = 0.01
 THRESHOLDS = Thresholds(change=WALL_CHANGE)
-BLOCKS = 12
 ARMS = 3
+BLOCKS = Looks((12,), sequential=False)
+ADDING_BLOCKS = looks_of(12, 48)
 # Sessions judged at once, which bounds the memory of their Walsh averages.
 CHUNK = 2_000
 # Of exact mode.
@@ -148,29 +148,28 @@ def estimates(differences: Floats) -> Floats:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def judge(session: SimulatedSession, thresholds: Thresholds) -> tuple[Bools, Bools]:
+def judge(session: SimulatedSession, looks: Looks) -> tuple[Bools, Bools]:
     """Called a change, and called equal, for each trial: the rule of analysis/verdict.py."""
     differences, again = session.patched - session.base, session.again - session.base
-    alpha, change = thresholds.alpha, thresholds.change
+    alpha, change = rates.change_level(looks, THRESHOLDS.alpha), THRESHOLDS.change
     steady = ~(above(again, 0, alpha) | below(again, 0, alpha))
     called = (above(differences, 0, alpha) | below(differences, 0, alpha)) & steady
     called[called] = np.abs(np.expm1(estimates(differences[called]))) >= change / 2
-    outer = 2 * thresholds.equivalence_alpha
+    outer = 2 * rates.equivalence_level(looks, THRESHOLDS.equivalence_alpha)
     equal = above(differences, math.log1p(-change), outer)
     equal &= below(differences, math.log1p(change), outer)
     return called, equal & steady & ~called
 
 
-def ours(session: SimulatedSession, looks: Sequence[Look]) -> tuple[Bools, Bools, Floats]:
+def ours(session: SimulatedSession, looks: Looks) -> tuple[Bools, Bools, Floats]:
     """Called a change, called equal, and blocks spent, with looks after which it may stop."""
     trials = len(session.base)
     called, equal = np.zeros(trials, dtype=bool), np.zeros(trials, dtype=bool)
-    spent = np.full(trials, float(looks[-1].blocks))
-    for look in looks:
-        left = np.flatnonzero(~(called | equal))
-        so_far = SimulatedSession(*(arm[left, : look.blocks] for arm in session))
-        called[left], equal[left] = judge(so_far, at_look(THRESHOLDS, look))
-        spent[left[called[left] | equal[left]]] = look.blocks
+    spent = np.full(trials, float(looks.seeds[-1]))
+    for at in rates.so_far(looks):
+        left, made = np.flatnonzero(~(called | equal)), at.seeds[-1]
+        called[left], equal[left] = judge(SimulatedSession(*(s[left, :made] for s in session)), at)
+        spent[left[called[left] | equal[left]]] = made
     return called, equal, spent
 
 
@@ -296,13 +295,13 @@ def judged(values: Floats, looks: Looks) -> tuple[float, int]:
 
 def wall_rows(trials: int, effect: float) -> Iterator[str]:
     """Percent of sessions that are called a change, with its 95 % interval, by noise."""
-    yield "| noise | 12 blocks | looks to 48 |"
+    yield "| noise | 12 blocks | 12 to 48 blocks |"
     yield "|---|---|---|"
     for number, (name, draw) in enumerate(NOISES.items()):
         cells = [name]
-        for looks in ((Look(BLOCKS, 1.0),), LOOKS):
+        for looks in (BLOCKS, ADDING_BLOCKS):
             random = np.random.default_rng([SEED, number])
-            session = blocks(draw, random, trials, looks[-1].blocks, effect)
+            session = blocks(draw, random, trials, looks.seeds[-1], effect)
             count = int(ours(session, looks)[0].sum())
             low, high = rate_interval(count, trials)
             cells.append(f"{100 * count / trials:.2f} ({100 * low:.2f}–{100 * high:.2f})")

@@ -1,34 +1,31 @@
 """The fast forms of our rules are those of the verdicts, and keep the rates that are published."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from analysis import statistics
+from analysis import power, statistics
 from analysis.statistics import Floats
 from analysis.verdict import Evidence, Verdict, judge_primary
-from experiment.plan import LOOKS, Look, at_look
-from experiment.spec import Looks
+from experiment.spec import Looks, looks_of
 from tests.analysis import simulation as s
 
 CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 
-@pytest.mark.parametrize("interim", [Look(12, 1.0), *LOOKS])
+@pytest.mark.parametrize("looks", [s.BLOCKS, *power.so_far(s.ADDING_BLOCKS)])
 @pytest.mark.parametrize("effect", [0.0, 0.012])
-def test_fast_form_is_the_rule_of_the_reports(interim: Look, effect: float) -> None:
-    random = np.random.default_rng(interim.blocks)
-    session = s.blocks(s.normal, random, 25, interim.blocks, effect)
-    thresholds = at_look(s.THRESHOLDS, interim)
-    called, equal = s.judge(session, thresholds)
+def test_fast_form_is_the_rule_of_the_reports(looks: Looks, effect: float) -> None:
+    made = looks.seeds[-1]
+    session = s.blocks(s.normal, np.random.default_rng(made), 25, made, effect)
+    called, equal = s.judge(session, looks)
     for row in range(25):
         base, patched, again = (
             tuple(np.exp(arm[row])) for arm in (session.base, session.patched, session.again)
         )
-        arms = Evidence("higher", base, patched, interim.blocks, again=again)
-        verdict = judge_primary([arms], thresholds)[0].verdict
+        arms = Evidence("higher", base, patched, made, looks=looks, again=again)
+        verdict = judge_primary([arms], s.THRESHOLDS)[0].verdict
         assert called[row] == (verdict in CALLED)
         assert equal[row] == (verdict is Verdict.NO_CHANGE)
 
@@ -47,11 +44,11 @@ def test_noise_has_the_spread_it_says(name: str) -> None:
     assert abs(float(np.mean(drawn))) < s.SPREAD / 10
 
 
-@pytest.mark.parametrize("looks", [(Look(s.BLOCKS, 1.0),), LOOKS])
+@pytest.mark.parametrize("looks", [s.BLOCKS, s.ADDING_BLOCKS, looks_of(8, 48)])
 @pytest.mark.parametrize("name", s.NOISES)
-def test_our_false_alarms_are_not_above_alpha(name: str, looks: Sequence[Look]) -> None:
+def test_our_false_alarms_are_not_above_alpha(name: str, looks: Looks) -> None:
     random = np.random.default_rng([s.SEED, [*s.NOISES].index(name)])
-    session = s.blocks(s.NOISES[name], random, 2_000, looks[-1].blocks, 0.0)
+    session = s.blocks(s.NOISES[name], random, 2_000, looks.seeds[-1], 0.0)
     low, _ = s.rate_interval(int(s.ours(session, looks)[0].sum()), 2_000)
     assert low <= s.THRESHOLDS.alpha
 
@@ -66,14 +63,14 @@ def test_same_rule_on_one_arm_after_the_other_would_not_keep_it(draw: s.Draw) ->
     session = s.blocks(draw, random, 2_000, 12, 0.0, shuffled=False)
     again = session.base + 1e-6 * random.standard_normal(session.base.shape)
     blind = s.SimulatedSession(session.base, session.patched, again)
-    called, _ = s.judge(blind, s.THRESHOLDS)
+    called, _ = s.judge(blind, s.BLOCKS)
     low, _ = s.rate_interval(int(called.sum()), 2_000)
     assert low > 5 * s.THRESHOLDS.alpha
 
 
 def test_a_change_of_two_percent_is_detected_by_the_last_look() -> None:
-    session = s.blocks(s.normal, np.random.default_rng(2), 500, LOOKS[-1].blocks, math.log1p(0.02))
-    assert s.ours(session, LOOKS)[0].mean() > 0.95
+    session = s.blocks(s.normal, np.random.default_rng(2), 500, 48, math.log1p(0.02))
+    assert s.ours(session, s.ADDING_BLOCKS)[0].mean() > 0.95
 
 
 TRIALS = 4000

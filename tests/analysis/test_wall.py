@@ -5,18 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from analysis import power, statistics, wall
+from analysis import power, statistics
+from analysis.many import compare_session
 from analysis.model import Comparison, ReportError
 from analysis.power import Question
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Verdict
 from experiment.plan import AGAIN
-from reports.headline import decided, outcome
+from experiment.spec import Looks, looks_of
+from reports.headline import is_decided, outcome, standing_verdicts
 from reports.sentences import of_finding
 from results.record import RunRecord
 from tests.analysis import factory
 from tests.analysis.factory import fails
-from tests.analysis.measured import compare, whole
+from tests.analysis.measured import compare, measured, whole
 from tests.analysis.wall_factory import WallSession
 from tests.values import but, data, there
 
@@ -63,7 +65,8 @@ def test_withheld_points_to_exact_mode_and_secondary_metrics_are_silent() -> Non
             assert metric.judgement.reason == WITHHELD
             assert metric.judgement.change is not None
     assert 'mode = "exact"' in host(comparison)
-    assert not decided(whole(comparison))
+    # Nor would more blocks show any.
+    assert is_decided(whole(comparison))
     # The same numbers on KVM do stand out.
     iops = there(WallSession(effect=0.2).compared().cases[0].metric("4k.iops"))
     assert iops.judgement.differs
@@ -158,53 +161,41 @@ def test_failed_runs_are_distinguished_and_never_data_points(
     assert "blocks excluded" not in host(comparison)
 
 
-def test_looks_share_all_of_the_error_rates() -> None:
-    assert [each.blocks for each in wall.looks_of(48)] == [12, 20, 32, 48]
-    for planned in (3, 12, 13, 20, 24, 48, 60, 1000):
-        looks = wall.looks_of(planned)
-        assert looks[-1].blocks == planned
-        assert sum(each.share for each in looks) == pytest.approx(1.0)
-        assert all(each.share > 0.0 for each in looks)
+def test_a_session_that_adds_blocks_ends_at_the_look_that_decides() -> None:
+    """Ranks of 12 blocks that all agree are called among three metrics, as those of 16."""
+    for blocks in (12, 16):
+        comparison = WallSession(blocks=blocks, most=48, effect=0.05).compared()
+        assert verdicts(comparison) == {Verdict.IMPROVEMENT}
+        assert there(comparison.primary[0].judgement.change).level == 0.99
+        assert is_decided(whole(comparison))
+        assert not any("--resume" in of_finding(finding) for finding in comparison.findings)
 
 
-def test_early_look_is_judged_at_its_share_and_says_so() -> None:
-    # The first look is after 12 blocks, which Holm over three metrics cannot decide at 0.1 %.
-    comparison = WallSession(blocks=48, recorded=20, effect=0.05, early_looks=True).compared()
-    assert verdicts(comparison) == {Verdict.IMPROVEMENT}
-    change = there(comparison.primary[0].judgement.change)
-    assert change.level == pytest.approx(0.998)
-    assert "interim analysis after 20 of 48 blocks was conclusive, at 20 %" in host(comparison)
-    assert decided(whole(comparison))
-    assert not any("--resume" in of_finding(finding) for finding in comparison.findings)
+@pytest.mark.parametrize(
+    "session",
+    [
+        WallSession(blocks=12, most=48, effect=0.01, spread=0.03),
+        WallSession(blocks=12, most=48, effect=0.03, again=0.02),
+        WallSession(blocks=12, most=48, effect=0.03, busy=EVERY_BUSY),
+    ],
+)
+def test_what_more_blocks_may_decide_is_open(session: WallSession) -> None:
+    """Blocks of another hour may be whole, and the base the same as itself."""
+    assert set(standing_verdicts(whole(session.compared()))["filemap-4k"].values()) == {""}
 
 
-def test_look_that_decides_nothing_is_no_end() -> None:
-    comparison = WallSession(
-        blocks=48, recorded=12, effect=0.01, spread=0.03, early_looks=True
-    ).compared()
-    assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
-    assert (there(comparison.wall).early, there(comparison.wall).unfinished) == (False, True)
-    assert not decided(whole(comparison))
-    assert any("--resume" in of_finding(finding) for finding in comparison.findings)
-
-
-@pytest.mark.parametrize("early_looks", [False, True])
-def test_between_looks_nothing_is_judged(early_looks: bool) -> None:
-    comparison = WallSession(
-        blocks=48, recorded=16, effect=0.05, early_looks=early_looks
-    ).compared()
-    assert verdicts(comparison) == {Verdict.INCONCLUSIVE}
-    assert "16 of 48 blocks is none of the pre-set looks" in comparison.primary[0].judgement.reason
-    assert not decided(whole(comparison))
-    assert not any(m.judgement.differs for case in comparison.cases for m in case.metrics)
-
-
-def test_block_that_was_interrupted_is_no_block() -> None:
-    session = WallSession(blocks=48, recorded=21, effect=0.05, early_looks=True)
-    records = session.records()[:-1]
-    comparison = session.compared(records)
-    assert {case.blocks for case in comparison.cases} == {20}
-    assert verdicts(comparison) == {Verdict.IMPROVEMENT}
+@pytest.mark.parametrize(("most", "verdict"), [(None, "not finished"), (48, "improvement")])
+def test_between_looks_the_last_one_stands(most: int | None, verdict: str) -> None:
+    """Interrupted in the last block: of a session that adds some, 12 blocks are judged."""
+    session = WallSession(blocks=16, most=most, effect=0.05)
+    compared = compare_session(measured(session.manifest(), session.records()[:-1]))
+    assert {metric.judgement.verdict for metric in compared.primary} == {verdict}
+    (text,) = (of_finding(f) for f in compared.findings if "--resume" in of_finding(f))
+    if most:
+        assert {case.blocks for case in compared.comparisons[0].cases} == {12}
+        assert text.startswith("stopped while blocks were added: judged after 12 blocks, 16 were")
+    else:
+        assert text.startswith("95 of 96 runs recorded")
 
 
 def test_primary_and_secondary_metrics_have_the_same_estimate() -> None:
@@ -323,11 +314,14 @@ def test_what_no_number_of_blocks_answers() -> None:
 
 def test_blocks_to_decide_asks_the_question_the_estimate_raises() -> None:
     question = Question(0.0025, 0.02, 0.05, family=2)
-    blocks = power.blocks_to_decide(0.002, 0.0025, question)
+    looks = Looks((12,), sequential=False)
+    blocks = there(power.blocks_to_decide(0.002, 0.0025, looks, question))
     assert blocks == power.blocks_to_detect(0.0025, 0.002, 0.01)
-    small = there(power.blocks_to_decide(-0.0005, 0.0025, question))
+    small = there(power.blocks_to_decide(-0.0005, 0.0025, looks, question))
     assert small == power.blocks_to_exclude(0.0025, 0.002, 0.05)
     assert small > 8
+    # At a first look, which has a fifth of the error rate.
+    assert blocks < there(power.blocks_to_decide(0.002, 0.0025, looks_of(12, 48), question))
 
 
 @pytest.mark.parametrize("sd", [-1.0, math.nan])

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.model import Comparison
 from experiment.plan import AGAIN, Conditions
-from experiment.spec import Thresholds, WallSpec
+from experiment.spec import Thresholds
 from results.record import Manifest, RunRecord
 from tests.analysis import factory
 from tests.analysis.factory import PHASES
@@ -31,7 +31,8 @@ class WallSession:
     """``effect`` and ``again`` are log ratios of all bandwidths of the patched and the A/A arm.
 
     ``spread`` is the standard deviation of a boot, ``drift`` what the whole session moves
-    by, ``recorded`` the blocks on record where that is not all.
+    by, ``recorded`` the blocks on record where that is not all, ``most`` those of a session that
+    began with 12 and adds some.
     """
 
     blocks: int = 24
@@ -40,7 +41,7 @@ class WallSession:
     spread: float = 0.003
     drift: float = 0.0
     accelerator: str = "kvm"
-    early_looks: bool = False
+    most: int | None = None
     recorded: int | None = None
     busy: tuple[tuple[str, int, str], ...] = ()
     fitness: dict[str, str] = field(default_factory=lambda: dict(FITNESS))
@@ -51,9 +52,9 @@ class WallSession:
         experiment = but(
             exact.experiment,
             mode="wall",
-            wall=WallSpec(early_looks=self.early_looks),
             thresholds=Thresholds(change=0.01),
-            blocks=self.blocks,
+            blocks=12 if self.most else self.blocks,
+            max_seeds=self.most,
         )
         provenance = but(
             exact.provenance, accelerator=self.accelerator, fitness=self.fitness, snapshot=False

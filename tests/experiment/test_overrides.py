@@ -86,23 +86,9 @@ def test_a_number_of_seeds_that_is_given_is_fixed(file: Path, catalogue: Catalog
     assert looks().seeds == (8, 10, 12, 16)
     assert looks("blocks=4") == Looks((4,), sequential=False)
     assert looks("blocks=4", "max_seeds=12").seeds == (4, 8, 10, 12)
-    assert looks("mode=wall") == Looks((8,), sequential=False)
+    assert looks("mode=wall").seeds == (8, 10, 12, 16)
     with pytest.raises(SpecError, match=r"max_seeds: found 20; .* 8, 10, 12, 16, 24"):
         looks("max_seeds=20")
-
-
-def test_a_budget_of_seeds_is_refused_in_wall_mode(problems: Problems) -> None:
-    """It would be ignored: wall mode has looks of its own."""
-    words = (
-        "seeds are added in exact and native mode only; a session of wall mode is judged after "
-        "12, 20, 32 and 48 blocks"
-    )
-    (line,) = problems(GOOD, "mode=wall", "max_seeds=16")
-    assert line.startswith(f"--set max_seeds=16 (--max-seeds): max_seeds: found 16: {words}")
-    (line,) = problems(f'mode = "wall"\nmax_seeds = 16\n{GOOD}')
-    assert line.startswith(f"small.toml: max_seeds: found 16: {words}")
-    (line,) = problems(f'mode = "wall"\n{GOOD}', "max_seeds=16")
-    assert line.startswith("--set max_seeds=16 (--max-seeds): max_seeds: found 16")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 from inspect import signature
 from itertools import permutations
-from math import isclose
 
 import pytest
 from hypothesis import given
@@ -16,12 +15,9 @@ from experiment import plan as design
 from experiment.plan import (
     AGAIN,
     KERNEL_MIB,
-    LOOKS,
     Conditions,
     Size,
-    at_look,
     dropped_blocks,
-    look_after,
     make_plan,
     memory_needed_mib,
     order,
@@ -30,7 +26,6 @@ from experiment.plan import (
     require_memory,
     scaled,
     wall_arms,
-    wall_plan,
 )
 from experiment.spec import (
     ArmSpec,
@@ -42,7 +37,6 @@ from experiment.spec import (
     PhaseTimes,
     SeriesSpec,
     ShapeSpec,
-    Thresholds,
     TwinSpec,
 )
 from tests.values import but, spaced
@@ -310,11 +304,13 @@ def test_without_a_device_none_is_too_small() -> None:
     assert memory_needed_mib(size, GUEST, 90) == 32 + 180 + KERNEL_MIB + 12
 
 
-EXPERIMENT = make_experiment([("filemap-4k", "default"), ("filemap-4k", "v1")], blocks=24, seed=7)
+WALL = make_experiment(
+    [("filemap-4k", "default"), ("filemap-4k", "v1")], blocks=24, seed=7, mode="wall"
+)
 
 
 def test_every_block_has_every_arm_of_every_case_once_and_back_to_back() -> None:
-    plan = wall_plan(EXPERIMENT)
+    plan = make_plan(WALL)
     assert len(plan.runs) == 24 * 2 * 3
     assert len({run.run_id for run in plan.runs}) == len(plan.runs)
     for at in range(0, len(plan.runs), 3):
@@ -327,11 +323,12 @@ def test_every_block_has_every_arm_of_every_case_once_and_back_to_back() -> None
 
 
 def test_plan_is_a_function_of_the_seed_and_more_blocks_keep_the_first_ones() -> None:
-    assert wall_plan(EXPERIMENT) == wall_plan(EXPERIMENT)
-    longer = wall_plan(but(EXPERIMENT, blocks=48))
-    assert longer.runs[: 24 * 6] == wall_plan(EXPERIMENT).runs
-    other = wall_plan(but(EXPERIMENT, seed=8))
-    assert [run.arm for run in other.runs] != [run.arm for run in wall_plan(EXPERIMENT).runs]
+    assert make_plan(WALL) == make_plan(WALL)
+    longer = make_plan(WALL, 48, {WALL.cases[0].name: 24})
+    assert longer.runs[: 24 * 6] == make_plan(WALL).runs
+    assert len(longer.runs) == (24 + 48) * 3
+    other = make_plan(but(WALL, seed=8))
+    assert [run.arm for run in other.runs] != [run.arm for run in make_plan(WALL).runs]
 
 
 def test_orders_are_fair() -> None:
@@ -352,7 +349,7 @@ def test_cases_and_blocks_have_orders_of_their_own() -> None:
 
 
 def test_the_a_a_arm_is_the_base_under_another_name() -> None:
-    base, patched, again = wall_arms(EXPERIMENT)
+    base, patched, again = wall_arms(WALL)
     assert (again.name, again.patches) == (AGAIN, base.patches)
     assert again.patches != patched.patches
     assert again.label == "without the series, again"
@@ -361,22 +358,11 @@ def test_the_a_a_arm_is_the_base_under_another_name() -> None:
 def test_an_arm_may_not_have_the_a_a_arms_name() -> None:
     arms = (ArmSpec(name=AGAIN, patches=False), ArmSpec(name="patched", patches=True))
     with pytest.raises(SpecError, match="choose another"):
-        wall_arms(but(EXPERIMENT, arms=arms))
-
-
-def test_looks_spend_the_error_rates_exactly() -> None:
-    thresholds = Thresholds(change=0.01)
-    spent = [at_look(thresholds, each) for each in LOOKS]
-    assert [round(each.alpha, 6) for each in spent] == [0.001, 0.002, 0.003, 0.004]
-    assert isclose(sum(each.alpha for each in spent), thresholds.alpha)
-    assert isclose(sum(each.equivalence_alpha for each in spent), thresholds.equivalence_alpha)
-    assert {each.change for each in spent} == {0.01}
-    assert look_after(20) == LOOKS[1]
-    assert look_after(21) is None
+        wall_arms(but(WALL, arms=arms))
 
 
 def test_interrupted_block_is_made_again_whole() -> None:
-    plan = wall_plan(EXPERIMENT)
+    plan = make_plan(WALL)
     ids = [run.run_id for run in plan.runs]
     assert remaining_whole(plan, ids) == ()
     assert remaining_whole(plan, ()) == plan.runs

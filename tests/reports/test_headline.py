@@ -5,7 +5,6 @@ import pytest
 from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from analysis.verdict import Judgement, Verdict
-from experiment.plan import LOOKS
 from reports.headline import (
     Headline,
     exit_code,
@@ -21,7 +20,7 @@ from tests.analysis.measured import compare, measured, render, whole
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
 from tests.reports.test_words import arms_of
-from tests.values import but, there
+from tests.values import but
 
 RESUME = "./lab.py run --resume /srv/ab"
 
@@ -66,13 +65,10 @@ def test_the_command_names_the_folder_that_is_known() -> None:
 
 
 def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
-    ended = WallSession(
-        blocks=48, recorded=LOOKS[1].blocks, effect=0.2, early_looks=True
-    ).compared()
-    assert there(ended.wall).early
+    ended = WallSession(blocks=16, most=48, effect=0.2).compared()
     assert headline(whole(ended)).text == "All improvements"
-    between = WallSession(blocks=24, recorded=7, effect=0.2, early_looks=True).compared()
-    assert headline(whole(between)).text == "Not finished: 42 of 144 runs"
+    before = WallSession(blocks=12, most=48, recorded=7, effect=0.2).compared()
+    assert headline(whole(before)).text == "Not finished: 42 of 72 runs"
 
 
 def test_failures_that_cost_no_verdict_are_no_headline() -> None:
@@ -225,7 +221,9 @@ def test_a_session_stopped_while_it_adds_seeds_is_judged_at_its_last_look(
     assert len(compared.manifest.seeds) == judged
     assert {metric.judgement.pairs for metric in compared.primary} == {judged}
     assert standing_verdicts(compared)["filemap-4k"]["4k.bw"] == "improvement"
-    assert stopped == ([] if judged == 12 else [{"judged": judged, "planned": 12}])
+    assert stopped == (
+        [] if judged == 12 else [{"judged": judged, "planned": 12, "repeated": "seeds"}]
+    )
 
 
 def test_a_case_is_judged_by_the_seeds_and_looks_that_it_has() -> None:

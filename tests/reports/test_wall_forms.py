@@ -52,8 +52,8 @@ def test_a_report_notes_that_what_belongs_to_a_build_is_in_no_interval(
     assert words not in plain(translated)
     facts = there(quiet.wall)
     assert facts.images == 2
-    alike = findings.of_host(but(facts, images=1))
-    assert {finding.kind for finding in findings.of_host(facts)} - {
+    alike = findings.of_host(but(facts, images=1), quiet.manifest)
+    assert {finding.kind for finding in findings.of_host(facts, quiet.manifest)} - {
         finding.kind for finding in alike
     } == {"one-build"}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiment.load import load_experiment
+from experiment.plan import make_plan
 from experiment.spec import Experiment
 from guests.channel import Kind
 from guests.initramfs import Initramfs
@@ -16,7 +17,7 @@ from host import limited
 from kernels.cache import Kernel
 from results.store import SessionStore
 from runs.prepare import Prepared
-from runs.resolved import Resolved, catalogue, plan_of, resolve
+from runs.resolved import Resolved, catalogue, resolve
 from tests.values import identity
 from workloads import parse, validity
 
@@ -90,7 +91,7 @@ def prepared(
     values: dict[str, Any] = {
         "resolved": made,
         "experiment": experiment,
-        "plan": plan_of(experiment),
+        "plan": make_plan(experiment),
         "kernels": {
             made.flavours[0]: kernels_in(kernels, arms),
             **{each: kernels_in(kernels, arms, f"-{each}") for each in flavours},

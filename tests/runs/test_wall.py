@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from runs.boots import Reporter, WallHost
 from runs.local import Options
 from runs.prepare import Prepared, prepare
 from runs.resolved import resolve
+from runs.session import with_seeds
 from runs.wall import lab_kept_off, measure_wall
 from tests.runs.made_up import CHECKOUT, SMALL, ToldGuests, prepared, shipped, sound_results
 from tests.values import but
@@ -51,13 +51,12 @@ class WallGuests(ToldGuests):
     def measure(
         self,
         blocks: int = 2,
-        decided: Callable[[], bool] = lambda: False,
         session: Prepared | None = None,
         **wall: object,
     ) -> dict[str, RunRecord]:
         """Make what is not on record of so many blocks; all that is on record then."""
         session = session or wall_session(self.cache, blocks, **wall)
-        measure_wall(session, Options(CHECKOUT, self.cache), self.store, Reporter(), decided)
+        measure_wall(session, Options(CHECKOUT, self.cache), self.store, Reporter())
         return {record.run_id: record for record in self.store.records()}
 
 
@@ -168,19 +167,11 @@ def test_an_interrupted_block_is_made_again_whole(guests: WallGuests) -> None:
     assert guests.booted == []
 
 
-@pytest.mark.parametrize(("early_looks", "blocks"), [(False, 14), (True, 12)])
-def test_a_session_that_is_decided_ends_at_its_look_where_that_is_requested(
-    guests: WallGuests, early_looks: bool, blocks: int
-) -> None:
-    looks: list[int] = []
-
-    def decided() -> bool:
-        looks.append(len(guests.booted))
-        return True
-
-    guests.measure(14, decided, early_looks=early_looks)
-    assert len(guests.booted) == blocks * 3
-    assert looks == [blocks * 3] * early_looks
+def test_blocks_that_are_added_are_all_that_is_made(guests: WallGuests) -> None:
+    guests.measure(2)
+    guests.booted.clear()
+    guests.measure(session=with_seeds(wall_session(guests.cache, 2), 4))
+    assert [name.split(".")[1] for name in guests.booted] == ["b02"] * 3 + ["b03"] * 3
 
 
 def test_lab_is_kept_off_and_let_back() -> None:
