@@ -1,4 +1,4 @@
-"""The report of a session of native mode: nanoseconds a folio on this CPU, as blocks."""
+"""The report of a session of native mode: nanoseconds on this CPU, as blocks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from text import counted
 
 COLUMNS = (
     Column("phase", left=True),
-    Column("ns a folio", under="base"),
+    Column("ns each", under="base"),
     Column("change"),
     Column("interval"),
     Column("base again", under="A/A"),
@@ -44,9 +44,10 @@ COLUMNS = (
 MEANING = (
     "Real time of a kernel that is an ordinary process of this host (User-Mode Linux, one CPU): "
     "the kernel's own code on the real CPU, with its caches and predictors. A phase is a loop "
-    "that stays in the kernel; crossing is the share of it that goes to system calls, which are "
-    "slower here than on any other kernel. It has no locks of several CPUs, no huge pages, and no "
-    "devices. An interval holds what lies between kernels whose objects are in other orders. "
+    "that stays in the kernel, in nanoseconds of each folio, object, entry, request or file; "
+    "crossing is the share of it that goes to system calls, which are slower here than on any "
+    "other kernel. It has no locks of several CPUs, no huge pages, and no devices. An interval "
+    "holds what lies between kernels whose objects are in other orders. "
     "None of these numbers is in one verdict with instructions counted in exact mode."
 )
 
