@@ -85,9 +85,31 @@ def test_between_looks_the_last_one_stands() -> None:
 
 def test_a_difference_of_the_base_that_nobody_would_call_withholds_nothing() -> None:
     head = head_of(96)
-    (of,) = judge(head, boots_of(head, World(biased=0.003, noise=0.001, layout=0.001), 1))
+    steady = World(noise=0.0004, layout=0.0004)
+    (of,) = judge(head, boots_of(head, but(steady, biased=0.0045), 1))
     assert there(there(of.again).low) > 0
     assert of.verdict is Verdict.NO_CHANGE
+    assert of.reason == "with 90 % confidence the change is within ±1.00 %"
+    (of,) = judge(head, boots_of(head, but(steady, biased=0.0055), 1))
+    assert of.cause is Cause.UNSTEADY
+
+
+def test_half_of_the_threshold_is_the_least_that_is_called() -> None:
+    head = head_of(96)
+    steady = World(noise=0.0004, layout=0.0004)
+    for change, verdict in ((0.0045, Verdict.NO_CHANGE), (0.0055, Verdict.REGRESSION)):
+        (of,) = judge(head, boots_of(head, but(steady, change=change), 1))
+        assert there(there(of.change).low) > 0
+        assert of.verdict is verdict
+
+
+def test_a_wide_interval_that_holds_zero_is_undecided() -> None:
+    head = head_of(24)
+    (of,) = judge(head, boots_of(head, World(layout=0.02, noise=0.01), 0))
+    change = there(of.change)
+    assert there(change.low) < 0 < there(change.high)
+    assert abs(change.estimate) > 0.005
+    assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.UNDECIDED)
 
 
 def test_an_improvement_is_one() -> None:
@@ -117,7 +139,7 @@ def test_many_slow_boots_withhold_it() -> None:
     head = head_of(24)
     of = judge(head, boots_of(head, World(change=0.05, slow=0.3), 1))[0]
     assert (of.verdict, of.cause) == (Verdict.INCONCLUSIVE, Cause.UNSTEADY)
-    assert f"{of.slow} of 24 rounds" in of.reason
+    assert f"{of.slow} of 24 rounds have a boot that is 5.00 % slower" in of.reason
 
 
 @pytest.mark.parametrize("world", [World(biased=0.01), World(stolen=0.2)])
@@ -198,6 +220,8 @@ def test_a_few_slow_boots_of_the_base_hide_no_change() -> None:
     assert judged.change
     assert 0.006 < (judged.change.low or 0) < 0.01 < (judged.change.high or 0) < 0.014
     assert judged.slow == 3
+    again = there(judged.again)
+    assert there(again.high) - there(again.low) < 0.006
 
 
 def test_too_few_rounds_without_slow_boots_are_not_judged() -> None:
