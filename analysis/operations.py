@@ -10,6 +10,7 @@ has one denominator.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ DIRECTIONS = re.compile(r"--rw=(?:rand)?(read|write)\b")
 OF_WORK = frozenset({"difference", "size", "together"})
 # Ratios, and what is each time: no unit of work is in them.
 APART = frozenset({"ratios", "held_each", "saturation", "slow_share"})
+# Most values of most fields.
+PLAIN = (str, int, float, type(None))
 
 
 class Operation(NamedTuple):
@@ -153,9 +156,20 @@ def _scaled(value: Any, factor: float) -> Any:
         return {key: _scaled(each, factor) for key, each in value.items()}
     if not isinstance(value, Record):
         return value
-    update = {
-        name: factor * each if name in OF_WORK else _scaled(each, factor)
-        for name in type(value).model_fields.keys() - APART
+    of_work, others = _fields(type(value))
+    update = {name: factor * getattr(value, name) for name in of_work}
+    update |= {
+        name: _scaled(each, factor)
+        for name in others
         for each in [getattr(value, name)]
+        if not isinstance(each, PLAIN)
     }
     return value.model_copy(update=update)
+
+
+@functools.cache
+def _fields(kind: type[Record]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Fields that are numbers per the unit of work, and those that may have such numbers."""
+    names = [name for name in kind.model_fields if name not in APART]
+    of_work = [name for name in names if name in OF_WORK]
+    return tuple(of_work), tuple(name for name in names if name not in OF_WORK)
