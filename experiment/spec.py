@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from experiment.arms import MOST_JOBS, MOST_MIB, MOST_S
 from experiment.arms import PREBUILT as PREBUILT
@@ -272,6 +272,14 @@ class WallSpec(Frozen):
 
     attempts: Annotated[int, Field(ge=1, le=10)] = 2
     """Times that a run is tried whose guest was lost to the host."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_ended_key(cls, data: object) -> object:
+        """Every session on record of before has the key, and false says what is so now."""
+        if isinstance(data, dict) and data.get("early_looks") is False:
+            return {key: value for key, value in data.items() if key != "early_looks"}
+        return data
 
 
 class Experiment(Frozen):

@@ -101,6 +101,13 @@ def test_mistakes_name_the_option_as_their_place(
     assert problems(GOOD, override) == [f"--set {override}{short}: {line}"]
 
 
+def test_an_ended_key_is_read_where_it_says_what_is_so_now(problems: Problems) -> None:
+    """Every session on record of before has it, whatever its mode."""
+    assert problems(GOOD, "wall.early_looks=false") == []
+    (line,) = problems(GOOD, "wall.early_looks=true")
+    assert line.startswith("--set wall.early_looks=true: wall.early_looks: unknown key")
+
+
 def test_a_table_that_an_option_made_is_its_own_fault(problems: Problems) -> None:
     override = "cases.0.times.lapdog.4k.runtime_s=1"
     assert problems(GOOD, override) == [
