@@ -9,10 +9,9 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -286,16 +285,11 @@ class NativeStage:
             boots = [(base, False), (base, True), *((name, False) for name in others)]
             random.Random(f"{self.head.seed} {number}").shuffle(boots)  # noqa: S311
             planned += [(number, *boot) for boot in boots]
-        running = [pool.submit(self.boot, *boot) for boot in planned]
-        pending = deque(running)
         try:
-            for ended in as_completed(running):
-                # It was another that failed, and which is yet to come.
-                if not isinstance(ended.exception(), InterruptedRunError):
-                    ended.result()
-                # Whichever of two guests is the first.
-                while pending and pending[0].done() and not self.stop.is_set():
-                    native.append(self.folder, pending.popleft().result())
+            for ended in [pool.submit(self.boot, *boot) for boot in planned]:
+                # If it was interrupted, another failed, which is yet to come.
+                with suppress(InterruptedRunError):
+                    native.append(self.folder, ended.result())
         except BaseException:
             self.stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
