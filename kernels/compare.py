@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -162,8 +163,9 @@ def of_kernels(kernels: Iterable[Kernel]) -> Calls | None:
     return together(known) if known and len(known) == len(each) else None
 
 
+@lru_cache(maxsize=8)
 def of_kernel(kernel: Kernel) -> Calls | None:
-    """The calls of one kernel; None of one that the lab did not build, and of other processors."""
+    """The calls of one kernel, kept; None of one that the lab did not build, or of arm64."""
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
     try:
