@@ -7,6 +7,7 @@ settings to the same phases; the variant ``default`` always exists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -332,7 +333,16 @@ def load_workload(path: Path) -> Workload:
 def read_catalogue(
     folder: Path = CATALOGUE,
 ) -> tuple[dict[str, Workload], dict[str, tuple[str, ...]]]:
-    """All workloads by name, sorted, and by theirs the mistakes of files that cannot be used."""
+    """All workloads by name, sorted, and by theirs the mistakes of files that cannot be used.
+
+    What a folder holds is read once a process.
+    """
+    usable, broken = _read_once(folder)
+    return dict(usable), dict(broken)
+
+
+@lru_cache
+def _read_once(folder: Path) -> tuple[dict[str, Workload], dict[str, tuple[str, ...]]]:
     usable: dict[str, Workload] = {}
     broken: dict[str, tuple[str, ...]] = {}
     for path in sorted(folder.glob("*.toml")):
