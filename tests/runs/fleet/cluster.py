@@ -16,7 +16,7 @@ from tests.values import spaced
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 120.0
-MOST_KILLS = 6
+MOST_KILLS = 3
 POLL_S = 0.05
 # A lost process is noticed by its connection that breaks, a network that is cut by these;
 # distributed takes no less.
