@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from guests.kept import kept_folder
 from history.store import HistoryStore
 from host.facts import cache_folder
 from kernels.cache import Kernel
@@ -31,11 +33,10 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
     work.mkdir()
     (work / "lab.py").symlink_to(CHECKOUT / "lab.py")
     # A cache of its own: one of the steps bounds it.
-    for kernel in kernels.values():
-        copy = cache / "kernels" / kernel.folder.name
-        copy.mkdir(parents=True)
-        for path in kernel.folder.iterdir():
-            os.link(path, copy / path.name)
+    of_kernels = [kernel.folder for kernel in kernels.values()]
+    for folder in (*of_kernels, *kept_folder(cache_folder()).glob("[0-9a-f]*")):
+        copy = cache / folder.parent.name / folder.name
+        shutil.copytree(folder, copy, copy_function=os.link)
     files = {name: tmp_path / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
     env = {
         "TWINBOOT_CACHE": str(cache),

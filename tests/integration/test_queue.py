@@ -16,7 +16,7 @@ from tests.integration.lab_process import (
 )
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 SERIES = CHECKOUT / "configs/series"
 
 

@@ -22,6 +22,7 @@ from runs.boots import Reporter
 from runs.local import Options
 from runs.manifest import manifest_of
 from runs.resolved import catalogue, resolve
+from runs.stages import of_twins
 from tests.conftest import Terminal
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
 from tests.integration.machines import machine_of
@@ -59,14 +60,14 @@ def test_the_mistake_of_the_first_posting_is_refused(
         resolve(experiment, checkout=options.checkout, cache=options.cache),
         workloads={"filemap-thp": workload},
     )
-    session = prepare.prepare(made, options, lambda arm, progress: None)
+    session = of_twins(prepare.prepare(made, options, lambda arm, progress: None), ("",))
     store = SessionStore(tmp_path)
     store.create(
         manifest_of(session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=())
     )
     runs.measure.measure(session, options, store, Reporter())
     failed = records_of(tmp_path)
-    assert len(failed) == 3
+    assert len(failed) == 2
     for record in failed.values():
         assert record.samples is None
         failure = there(record.failure)

@@ -102,6 +102,7 @@ def test_an_archive_repeats_to_the_last_digit(small: EndedSession, tmp_path: Pat
     assert f"{record.run_id}: 4k.bw " in compared.stdout
 
 
+@pytest.mark.usefixtures("kept_runs")
 def test_the_same_code_measured_anyway_changes_by_exactly_nothing(
     kernels: dict[str, Kernel], tmp_path: Path
 ) -> None:
