@@ -275,6 +275,19 @@ def test_in_wall_mode_numbers_beside_a_verdict_are_those_of_the_ranks() -> None:
     assert judged.p_value == statistics.signed_rank_p(differences)
 
 
+@pytest.mark.parametrize(
+    ("edge", "verdict"), [(0.0099, Verdict.NO_CHANGE), (0.0101, Verdict.INCONCLUSIVE)]
+)
+def test_no_change_is_two_tests_at_its_error_rate(edge: float, verdict: Verdict) -> None:
+    """That is the interval of 90 % within the threshold, for a rate of 5 %."""
+    differences = np.random.default_rng(1).normal(0.2, 1.0, 24)
+    interval = there(statistics.signed_rank_interval(differences, 0.9))
+    patched = np.exp(differences * math.log1p(edge) / interval.high)
+    ones = (1.0,) * 24
+    measured = Evidence("higher", ones, tuple(patched.tolist()), 24, again=ones)
+    assert judge(measured, WALL).verdict is verdict
+
+
 def test_what_so_many_blocks_detect_is_called_from_half_of_the_smallest_change_on() -> None:
     """Not from twice of it on, whatever they scatter by."""
     judged = judge(in_wall(0.01, 0.012), WALL)

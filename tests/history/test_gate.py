@@ -70,6 +70,13 @@ def test_a_policy_makes_of_it_what_it_says() -> None:
     assert session_gate(other, **SLOWER).exit_code == 1
     small = Policy(rules=(Rule(at_least=0.05),))
     assert session_gate(small, **SLOWER).exit_code == 0
+    # Why it does not fail is said where it would, and only there.
+    below, why = session_gate(small, **SLOWER).messages[0], "does not fail: below at_least = 5 %"
+    assert why in below.text
+    larger = session_gate(Policy(rules=(Rule(at_least=0.01),)), **SLOWER).messages[0]
+    warned = Policy(rules=(Rule(at_least=0.05, regression="warn"),))
+    for other in (larger, session_gate(warned, **SLOWER).messages[0]):
+        assert "at_least" not in other.text
     assert session_gate(Policy()).exit_code == 0
 
 
@@ -167,7 +174,12 @@ def test_a_lost_verdict_is_not_a_slow_kernel(blame: str, code: int) -> None:
     records = ExactSession().records()
     lost = [r.run_id for r in records if r.case == "filemap-4k" and not r.repeat]
     records = fails(records, *lost, kind="panic", blame=blame)
-    assert session_gate(Policy(), records).exit_code == code
+    gate = session_gate(Policy(), records)
+    assert gate.exit_code == code
+    # By its verdicts and, where the series is to blame, by its runs.
+    assert {(m.title.split(":")[0], m.code) for m in gate.messages if m.code} == {
+        ("broken" if blame == "series" else "failed", code)
+    }
     forgiving = Policy(rules=(Rule(failed="pass", broken="warn"),))
     assert session_gate(forgiving, records).exit_code == 0
 
