@@ -75,8 +75,8 @@ def test_a_policy_makes_of_it_what_it_says() -> None:
     assert why in below.text
     larger = session_gate(Policy(rules=(Rule(at_least=0.01),)), **SLOWER).messages[0]
     warned = Policy(rules=(Rule(at_least=0.05, regression="warn"),))
-    for other in (larger, session_gate(warned, **SLOWER).messages[0]):
-        assert "at_least" not in other.text
+    for message in (larger, session_gate(warned, **SLOWER).messages[0]):
+        assert "at_least" not in message.text
     assert session_gate(Policy()).exit_code == 0
 
 
