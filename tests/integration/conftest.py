@@ -95,15 +95,6 @@ def wall_kernel(options: Options) -> Kernel:
 
 
 @pytest.fixture(scope="session")
-def filemap(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
-    """filemap-v4 as shipped, one seed."""
-    arguments = ("--seeds", "1", "--no-twins", "--no-check", "--measure-anyway")
-    return once(
-        tmp_path_factory, "filemap", lambda folder: measured(folder, "filemap-v4", *arguments)
-    )
-
-
-@pytest.fixture(scope="session")
 def small(kernels: dict[str, Kernel], tmp_path_factory: pytest.TempPathFactory) -> EndedSession:
     """The small experiment, two blocks, uninterrupted."""
     return once(tmp_path_factory, "small", lambda folder: measured(folder, *SMALL_SESSION))

@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from experiment.load import load_experiment
 from host.facts import CHECKOUT
+from kernels.cache import Kernel
 from reports import forms
 from results.session import MeasuredSession, open_session
-from tests.integration.conftest import EndedSession
+from runs.local import Options
+from runs.resolved import catalogue, resolve
+from tests.integration.machines import measure_judged
+from tests.values import but
 from tests.waiting import completed
 
 RECORD = CHECKOUT / "configs" / "gallery" / "filemap-v4.tar.xz"
@@ -52,14 +57,23 @@ def test_results_that_a_page_shows_are_those_of_the_record(
 
 
 @pytest.mark.guest
-def test_guests_here_give_the_digits_of_the_record(record: Path, filemap: EndedSession) -> None:
+def test_guests_here_give_the_digits_of_the_record(
+    record: Path, kernels: dict[str, Kernel], options: Options, tmp_path: Path
+) -> None:
     """To the last one, wherever what the guests are made of is the same."""
-    kept, here = open_session(record, counted=False), open_session(filemap.folder, counted=False)
+    experiment = load_experiment(
+        Path("filemap-v4"), overrides=["blocks=1"], catalogue=catalogue(CHECKOUT)
+    )
+    made = resolve(
+        but(experiment, twins=(), check=None), checkout=options.checkout, cache=options.cache
+    )
+    measure_judged(made, options, tmp_path)
+    kept, here = open_session(record, counted=False), open_session(tmp_path, counted=False)
     tools = [session.manifest.provenance.tools for session in (kept, here)]
     others = [name for name in MADE_BY if tools[0].get(name) != tools[1].get(name)]
     if others:
         pytest.skip(f"made by another {', '.join(others)}: {[tools[1].get(n) for n in others]}")
-    kernels = [[arm.kernel.config_sha256 for arm in s.manifest.arms] for s in (kept, here)]
-    assert kernels[0] == kernels[1], "another configuration than the record's"
+    configs = [[arm.kernel.config_sha256 for arm in s.manifest.arms] for s in (kept, here)]
+    assert configs[0] == configs[1], "another configuration than the record's"
     assert samples(kept) == samples(here)
     assert len(samples(here)) == 4

@@ -12,11 +12,13 @@ from guests.kept import kept_folder
 from history.store import HistoryStore
 from host.facts import cache_folder
 from kernels.cache import Kernel
+from tests.integration.lab_process import records_of
 from tests.values import spaced
 from tests.workflow import CHECKOUT, WORKFLOWS, WorkflowStep, parsed, perform, steps_of
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
 SMOKE = "guest=smoke blocks=1"
+CASES = ("filemap-4k", "filemap-thp")
 
 
 def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Path) -> None:
@@ -51,6 +53,15 @@ def test_the_steps_of_a_night_in_order(kernels: dict[str, Kernel], tmp_path: Pat
         # One seed gives no verdict, and a night without verdicts does not pass.
         code = 5 if "lab.py gate" in step.run else 0
         assert done.returncode == code, f"{step.name}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    # Both cases, each from a stop point and once from cold.
+    records = records_of(work / "sessions" / experiment)
+    assert {record.failure for record in records.values()} == {None}
+    runs = [f"{case}.b00.{arm}" for case in CASES for arm in ("base", "patched")]
+    assert set(records) == {*runs, *(f"{case}.b00.patched.repeat" for case in CASES)}
+    for case in CASES:
+        restored, cold = (records[f"{case}.b00.patched{of}"] for of in ("", ".repeat"))
+        assert restored.fingerprint == cold.fingerprint != ""
+    assert len({record.fingerprint for record in records.values()}) == 4
     assert re.fullmatch(r"key=kernels-[0-9a-f]{32}\n", files["GITHUB_OUTPUT"].read_text())
     summary = files["GITHUB_STEP_SUMMARY"].read_text()
     assert summary.startswith("## mm/filemap")

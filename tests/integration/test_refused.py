@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import runs.measure
 from experiment.load import load_experiment
 from experiment.spec import PhaseTimes, ShapeSpec
 from guests import exact, kept
@@ -16,16 +15,12 @@ from guests.exact import Machine
 from kernels.cache import Kernel
 from reports.forms import write_all
 from reports.headline import outcome
-from results.store import SessionStore
 from runs import prepare
-from runs.boots import Reporter
 from runs.local import Options
-from runs.manifest import manifest_of
 from runs.resolved import catalogue, resolve
-from runs.stages import of_twins
 from tests.conftest import Terminal
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
-from tests.integration.machines import machine_of
+from tests.integration.machines import machine_of, measure_judged
 from tests.values import but, silent, there
 from workloads.job import job_text, prepare_text
 from workloads.spec import Phase, load_catalogue
@@ -60,12 +55,7 @@ def test_the_mistake_of_the_first_posting_is_refused(
         resolve(experiment, checkout=options.checkout, cache=options.cache),
         workloads={"filemap-thp": workload},
     )
-    session = of_twins(prepare.prepare(made, options, lambda arm, progress: None), ("",))
-    store = SessionStore(tmp_path)
-    store.create(
-        manifest_of(session, options, name="mistake", created="2026-01-01T00:00:00Z", overrides=())
-    )
-    runs.measure.measure(session, options, store, Reporter())
+    measure_judged(made, options, tmp_path)
     failed = records_of(tmp_path)
     assert len(failed) == 2
     for record in failed.values():

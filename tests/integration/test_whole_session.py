@@ -17,62 +17,51 @@ from tests.values import but
 
 pytestmark = pytest.mark.guest
 ARMS = ("base", "patched")
-CASES = ("filemap-4k", "filemap-thp")
 
 
-@pytest.mark.parametrize(
-    ("of", "cases", "blocks"), [("filemap", CASES, 1), ("small", CASES[:1], 2)]
-)
-def test_every_planned_run_is_measured_and_valid(
-    of: str, cases: tuple[str, ...], blocks: int, request: pytest.FixtureRequest
-) -> None:
-    session: EndedSession = request.getfixturevalue(of)
+def test_every_planned_run_is_measured_and_valid(small: EndedSession) -> None:
     # So few blocks decide nothing; that is no failure unless --strict asks for one.
-    assert session.status == 0, session.err
-    records = records_of(session.folder)
-    runs = {
-        f"{case}.b{block:02}.{arm}" for case in cases for block in range(blocks) for arm in ARMS
-    }
-    assert set(records) == runs | {f"{case}.b00.patched.repeat" for case in cases}
+    assert small.status == 0, small.err
+    records = records_of(small.folder)
+    runs = {f"filemap-4k.b{block:02}.{arm}" for block in range(2) for arm in ARMS}
+    assert set(records) == runs | {"filemap-4k.b00.patched.repeat"}
     assert {record.failure for record in records.values()} == {None}
-    assert outcome(read_comparison(session.folder), strict=True) == 5
+    assert outcome(read_comparison(small.folder), strict=True) == 5
 
 
-def test_a_restored_run_is_a_cold_one(filemap: EndedSession) -> None:
-    records = records_of(filemap.folder)
-    for case in CASES:
-        restored, cold = records[f"{case}.b00.patched"], records[f"{case}.b00.patched.repeat"]
-        assert cold.repeat
-        assert restored.fingerprint == cold.fingerprint != ""
-        assert restored.samples is not None
-        assert cold.samples is not None
-        # These are of runs that are counted, and nobody counts in a repeat.
-        counted = {
-            name for name in restored.samples if name.endswith((".path", ".work", ".before"))
-        }
-        assert counted
-        assert restored.samples.items() - cold.samples.items() == {
-            (name, restored.samples[name]) for name in counted
-        }
-        assert cold.samples.items() <= restored.samples.items()
+def test_a_restored_run_is_a_cold_one(small: EndedSession) -> None:
+    """Of two cases it is in tests/integration/test_nightly.py."""
+    records = records_of(small.folder)
+    restored, cold = (records[f"filemap-4k.b00.patched{of}"] for of in ("", ".repeat"))
+    assert cold.repeat
+    assert restored.fingerprint == cold.fingerprint != ""
+    assert restored.samples is not None
+    assert cold.samples is not None
+    # These are of runs that are counted, and nobody counts in a repeat.
+    counted = {name for name in restored.samples if name.endswith((".path", ".work", ".before"))}
+    assert counted
+    assert restored.samples.items() - cold.samples.items() == {
+        (name, restored.samples[name]) for name in counted
+    }
+    assert cold.samples.items() <= restored.samples.items()
     # Equal because they are the same run, not because every run is.
     assert len({record.fingerprint for record in records.values()}) == 4
 
 
-def test_reports_tables_and_costs_are_left(filemap: EndedSession) -> None:
-    assert all((filemap.folder / name).stat().st_size for name in FORMS)
-    assert f"report: {filemap.folder / 'report.html'}" in filemap.err
-    assert filemap.out.startswith("mm/filemap: one tree walk for a folio added")
-    table = pd.read_parquet(filemap.folder / "samples.parquet")
-    text = pd.read_csv(filemap.folder / "samples.csv")
+def test_reports_tables_and_costs_are_left(small: EndedSession) -> None:
+    assert all((small.folder / name).stat().st_size for name in FORMS)
+    assert f"report: {small.folder / 'report.html'}" in small.err
+    assert small.out.startswith("the lab's own tests")
+    table = pd.read_parquet(small.folder / "samples.parquet")
+    text = pd.read_csv(small.folder / "samples.csv")
     # A reader of CSV guesses types; the values have to be the same to the last digit.
     pd.testing.assert_frame_equal(text.astype(table.dtypes.to_dict()), table, check_exact=True)
-    points = [r for r in records_of(filemap.folder).values() if not r.repeat]
+    points = [r for r in records_of(small.folder).values() if not r.repeat]
     assert len(table) == sum(len(record.samples or {}) for record in points)
-    costs = {cost.run_id: cost for cost in SessionStore(filemap.folder).costs()}
-    assert costs.keys() == records_of(filemap.folder).keys()
+    costs = {cost.run_id: cost for cost in SessionStore(small.folder).costs()}
+    assert costs.keys() == records_of(small.folder).keys()
     assert all(0.1 < cost.guest_cpu_s < 2 * cost.elapsed_s for cost in costs.values())
-    assert guests_of(filemap.folder) == []
+    assert guests_of(small.folder) == []
 
 
 def test_an_archive_repeats_to_the_last_digit(small: EndedSession, tmp_path: Path) -> None:
