@@ -209,7 +209,7 @@ def test_what_the_only_worker_began_is_made_by_the_next(
 
 
 def test_a_parcel_that_kills_its_workers_is_named(bench: FleetBench, cluster: Cluster) -> None:
-    for number in range(4):
+    for number in range(3):
         # Seed 8 is that of block 1.
         cluster.start_worker(f"w{number}", STAND_IN_DIES_OF="--randseed=8,kernel of patched")
     with bench.executor(cluster, losses=1) as executor:
