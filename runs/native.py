@@ -363,12 +363,11 @@ def make_rounds(
             head, kernels, archives, scratch, folder, reporter, attempts, free, stop
         )
         ready = native.whole_rounds(*native.read(folder))
+        before = len(ready)
         looks = looks_of(head.first or head.rounds, head.first and head.rounds).seeds
         for rounds in [each for each in looks if each >= len(ready)]:
             missing = [number for number in range(rounds) if number not in ready]
             done = per_round * (rounds - len(missing))
-            if not missing:
-                reporter.log("every planned round is on record")
             with reporter.runs(per_round * rounds, done, len(cpus)):
                 stage.make(missing, pool)
             ready += missing
@@ -378,4 +377,5 @@ def make_rounds(
                 reporter.log(f"after {rounds} rounds: {left}")
                 if not open_:
                     break
-    reporter.log(f"measured in {duration(time.monotonic() - began)}")
+    made = f"measured in {duration(time.monotonic() - began)}"
+    reporter.log(made if len(ready) > before else "every planned round is on record")
