@@ -279,8 +279,9 @@ def judge_phase(
     equal = statistics.signed_rank_interval(differences, level_of_none)
     assert interval is not None
     assert equal is not None
-    change = change_of(statistics.hodges_lehmann(differences), interval, level)
-    again = change_of(noise.estimate, noise.interval, level)
+    # Over all looks, as in the other modes.
+    change = change_of(statistics.hodges_lehmann(differences), interval, 1 - head.alpha)
+    again = change_of(noise.estimate, noise.interval, 1 - head.alpha)
     of = Judged(
         *subject,
         Verdict.INCONCLUSIVE,

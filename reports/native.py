@@ -54,7 +54,7 @@ MEANING = (
 
 def _bounds(change: Change | None) -> str:
     both = wording.ends(change)
-    return " to ".join(map(wording.percent, both)) if both else wording.NOTHING
+    return wording.between(*both) if both else wording.NOTHING
 
 
 def names_of(head: NativeHead, judged: Iterable[Judged]) -> dict[Judged, str]:
@@ -76,7 +76,7 @@ def blocks(head: NativeHead, boots: Sequence[NativeBoot], judged: Sequence[Judge
             mark=MARKS[each.verdict],
             case=names[each],
             change="" if each.change is None else wording.percent(each.change.estimate),
-            interval=_bounds(each.change) if each.change else "",
+            interval=f"{_bounds(each.change)} at {100 - 100 * head.alpha:g} %" * bool(each.change),
             lines=(each.reason,),
         )
         for each in judged
