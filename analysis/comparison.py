@@ -215,7 +215,7 @@ def evidence_of(
     records: Sequence[RunRecord],
     case: CaseRecord,
     blocks: Sequence[Block],
-    course: WallFacts | None = None,
+    host: WallFacts | None = None,
 ) -> list[_Measured]:
     """What there is of each metric of a case: primary ones in their order, then the others."""
     seeds = manifest.seeds_of(case.name)
@@ -227,7 +227,7 @@ def evidence_of(
         metric = case.metrics[names.index(name)]
         pairs = pairs_of(blocks, name)
         few = (case.name, name.partition(".")[0]) in scarce
-        wall_arm = course is not None and name in case.primary
+        wall_arm = host is not None and name in case.primary
         evidence = Evidence(
             direction=metric.direction,
             base=tuple(pair.base for pair in pairs),
@@ -236,13 +236,13 @@ def evidence_of(
             failures=tuple(record.failure for record in own if record.failure),
             same_code=manifest.same_code,
             unusable="too few I/Os for a verdict" * few,
-            dropped=course.reasons(case.name) if course else (),
+            dropped=host.reasons(case.name) if host else (),
             case=case.name,
             metric=name,
             resolution=time_resolution(manifest, case, name, own),
             looks=manifest.experiment.looks(len(seeds)),
             again=tuple(p.again for p in pairs if p.again is not None) if wall_arm else None,
-            real_time=course is None or course.real_time,
+            real_time=host is None or host.real_time,
         )
         measured.append(_Measured(case, metric, pairs, evidence))
     return measured
@@ -252,13 +252,13 @@ def _judged(
     manifest: Manifest, views: Sequence[_View]
 ) -> dict[int, tuple[Judgement, Again | None]]:
     """By the identity of each metric its judgement, and in wall mode its A/A."""
-    measured, course = [each for view in views for each in view.measured], views[0].wall
+    measured, host = [each for view in views for each in view.measured], views[0].wall
     thresholds = manifest.experiment.thresholds
     first = [each for each in measured if each.primary]
     others = [each for each in measured if not each.primary]
     judgements = judge_primary([each.evidence for each in first], thresholds)
     noise: dict[int, Again] = {}
-    if course is None:
+    if host is None:
         judgements += judge_secondary([each.evidence for each in others], thresholds)
     else:
         for each in measured:
@@ -269,7 +269,7 @@ def _judged(
         # A wall session has one pair of arms.
         withheld = [
             wall.withheld(
-                course, noise[id(m)], [noise[id(o)] for o in first if o.case.name == m.case.name]
+                host, noise[id(m)], [noise[id(o)] for o in first if o.case.name == m.case.name]
             )
             for m in others
         ]
@@ -457,9 +457,9 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
     run_ids = {record.run_id for record in records}
     profiles = [each for each in session.profiles if each.run_id in run_ids]
     every = executions(manifest, points, profiles)
-    course = wall.facts_of(manifest, points) if in_wall else None
+    host = wall.facts_of(manifest, points) if in_wall else None
     blocks = {
-        name: complete_blocks(manifest, points, name, course.without(name) if course else ())
+        name: complete_blocks(manifest, points, name, host.without(name) if host else ())
         for name in names
     }
     return _View(
@@ -477,12 +477,12 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             annotation=session.annotation,
         ),
         points,
-        course,
+        host,
         blocks,
         [
             each
             for case in manifest.cases
-            for each in evidence_of(manifest, points, case, blocks[case.name], course)
+            for each in evidence_of(manifest, points, case, blocks[case.name], host)
         ],
         every,
     )
