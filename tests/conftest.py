@@ -34,6 +34,17 @@ class Terminal:
             self.out, self.err = self._capsys.readouterr()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Nothing is written for a power cut, but in processes of its own; thousands wait for a disk.
+
+    That the door does so is a test of its own: tests/results/test_door.py.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def main(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -86,6 +86,29 @@ def test_what_is_written_takes_its_place_and_nothing_behind_it(
     assert sorted(path.name for path in (top / "below").iterdir()) == ["odd", "plain"]
 
 
+def test_what_is_written_is_on_disk_before_its_name_and_then_the_name(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may bring a rename to disk before the bytes: an empty file is what is left."""
+    synced: list[tuple[str, int, list[str]]] = []
+
+    def note(descriptor: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        size = 0 if place.is_dir() else place.stat().st_size
+        synced.append((place.name, size, sorted(each.name for each in top.glob("[!.]*"))))
+
+    monkeypatch.setattr(os, "fsync", note)
+    door.write(top, "whole", b"bytes")
+    door.append(top, "lines", b"one\n")
+    (beside, *of_bytes), *rest = synced
+    assert beside.startswith(".whole.")
+    assert of_bytes == [5, ["below"]]
+    assert rest == [
+        (top.name, 0, ["below", "whole"]),
+        ("lines", 4, ["below", "lines", "whole"]),
+    ]
+
+
 def test_a_link_on_the_way_is_not_followed(top: Path, private: Path) -> None:
     (top / "years").symlink_to(private.parent)
     attempts: list[Callable[[], object]] = [
