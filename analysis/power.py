@@ -332,7 +332,7 @@ def detectable_in_blocks(sd: float, n: int, alpha: float, least: float = 0.0) ->
     Raises:
         ValueError: ``sd`` negative or not finite, or ``alpha`` outside (0, 1).
     """
-    from scipy import optimize, stats
+    from scipy import special
 
     _check(sd)
     if n < max(2, pairs_needed(1 - alpha)):
@@ -344,13 +344,10 @@ def detectable_in_blocks(sd: float, n: int, alpha: float, least: float = 0.0) ->
         # The smallest shift with which each sample is called; the effect is their 95 % point.
         return sd * float(np.quantile(np.maximum(-low, least / sd - means), POWER))
     # The smallest mean, in standard errors, that a two-sided t test misses no more often.
-    critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
-    farthest = 4 * (critical + float(stats.t.ppf(POWER, n - 1)))
-    shift = optimize.brentq(
-        lambda x: float(stats.nct.cdf(critical, n - 1, x)) - (1 - POWER), 0.0, farthest
-    )
-    effect = sd * (float(shift) / math.sqrt(n)) / math.sqrt(RANK_EFFICIENCY)
-    reached = least + sd * float(stats.norm.ppf(POWER)) / math.sqrt(n)
+    critical = special.stdtrit(n - 1, 1 - alpha / 2)
+    shift = float(special.nctdtrinc(n - 1, 1 - POWER, critical))
+    effect = sd * (shift / math.sqrt(n)) / math.sqrt(RANK_EFFICIENCY)
+    reached = least + sd * float(special.ndtri(POWER)) / math.sqrt(n)
     return max(effect, reached if least else 0.0)
 
 

@@ -1,14 +1,17 @@
 """A real browser for tests of pages, and all that a page says in it."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 DESK: ViewportSize = {"width": 1200, "height": 850}
 PHONE: ViewportSize = {"width": 390, "height": 800}
@@ -24,6 +27,8 @@ BOTH_WAYS = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     assert CHROMIUM, "no chromium: apt-get install chromium"
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         # Root in a container has no sandbox to put it in; it opens our own files only.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -62,6 +67,8 @@ def opened(
 
 def barriers(page: Page, impacts: Collection[str] = ("serious", "critical")) -> list[str]:
     """What keeps people out of a page: each rule that it breaks, and where first."""
+    from axe_playwright_python.sync_playwright import Axe
+
     return [
         f"{each['id']}: {each['nodes'][0]['html'][:200]}"
         for each in Axe().run(page).response["violations"]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ def counted(manifest: Manifest) -> Manifest:
     return but(manifest, cases=tuple(map(case, manifest.cases)), machine=MACHINE)
 
 
+@cache
 def phase_profile(
     phase: str, seed: int, arm: str, *, ios: float = 160_000.0, vcpus: int = 1, slow: float = 0.0
 ) -> PhaseProfile:
@@ -156,14 +158,16 @@ def lock_uses(phase: PhaseProfile, seed: int, arm: str) -> tuple[LockUse, ...]:
     )
 
 
+@cache
+def with_locks(phase: str, seed: int, arm: str) -> PhaseProfile:
+    """The phase with the locks that were taken in it."""
+    counted = phase_profile(phase, seed, arm)
+    return but(counted, locks=lock_uses(counted, seed, arm))
+
+
 def profiles(session: ExactSession, *, same: bool = False, locks: bool = True) -> list[Profile]:
     """A profile of every measured run; with ``same`` the patched arm counts what base does."""
-
-    def phase(name: str, seed: int, arm: str) -> PhaseProfile:
-        counted = phase_profile(name, seed, arm)
-        uses = lock_uses(counted, seed, arm) if locks else None
-        return but(counted, locks=uses)
-
+    phase = with_locks if locks else phase_profile
     return [
         Profile(
             run_id=f"{case}-{block:03d}-{arm}",

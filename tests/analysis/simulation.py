@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from analysis import power as rates
 from analysis import statistics
@@ -54,7 +54,7 @@ ADDING = looks_of(8, 32)
 
 def rate_interval(calls: int, trials: int) -> tuple[float, float]:
     """The exact 95 % interval of a rate (Clopper, Pearson 1934)."""
-    interval = stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
+    interval = scipy.stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
     return interval.low, interval.high
 
 

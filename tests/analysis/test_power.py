@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
-from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
+import scipy
 
 from analysis import power
 from analysis import power as rates
@@ -64,9 +63,18 @@ def test_a_session_that_adds_seeds_ends_as_stated(effect: float) -> None:
     assert seeds == pytest.approx(stated.seeds, abs=1.0)
 
 
+def detected_by_the_t_test(pairs: int) -> float:
+    """The effect in standard deviations, by statsmodels: it takes a second to import."""
+    from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
+
+    return float(
+        TTestPower().solve_power(nobs=pairs, alpha=0.01, power=0.95, alternative="two-sided")
+    )
+
+
 def test_the_t_tests_figure_is_not_reached_by_the_rule() -> None:
     """With eight pairs the t test detects 2.0 sd at 95 % power, the rule 2.5."""
-    alone = TTestPower().solve_power(nobs=8, alpha=0.01, power=0.95, alternative="two-sided")
+    alone = detected_by_the_t_test(8)
     assert alone == pytest.approx(2.0, abs=0.01)
     assert power.detectable_effect(1.0, fixed(8), ALONE) == pytest.approx(2.48, abs=0.04)
     assert power.chances(alone, 1.0, fixed(8), ALONE).called < 0.86
@@ -78,7 +86,7 @@ def test_what_numbers_of_pairs_detect(n: int, sds: float) -> None:
 
 
 def test_many_seeds_detect_what_the_t_test_does() -> None:
-    alone = TTestPower().solve_power(nobs=128, alpha=0.01, power=0.95, alternative="two-sided")
+    alone = detected_by_the_t_test(128)
     assert power.detectable_effect(1.0, fixed(128), ALONE) == pytest.approx(alone, rel=0.03)
 
 
@@ -150,7 +158,7 @@ def test_what_is_spent_is_what_was_set(alpha: float) -> None:
     left = np.zeros(len(sums), dtype=bool)
     for looks in rates.so_far(TO_32):
         n = looks.seeds[-1]
-        bound = stats.norm.isf(rates.change_level(looks, alpha) / 2)
+        bound = -scipy.special.ndtri(rates.change_level(looks, alpha) / 2)
         left |= np.abs(sums[:, n - 1]) / np.sqrt(n) >= bound
         spent = alpha * n * n / (n * n + rates.HALF_OF_CHANGE**2)
         error = np.sqrt(spent / len(sums))
@@ -179,7 +187,7 @@ def test_equal_levels_are_those_of_pocock() -> None:
     seeds = (10, 20, 30, 40, 50)
     sums = np.cumsum(np.random.default_rng(4).standard_normal((400_000, 50)), axis=1)
     z = np.abs(sums[:, [n - 1 for n in seeds]]) / np.sqrt(seeds)
-    together = (z.max(axis=1) >= stats.norm.isf(0.0158 / 2)).mean()
+    together = (z.max(axis=1) >= -scipy.special.ndtri(0.0158 / 2)).mean()
     assert together == pytest.approx(0.05, abs=0.0015)
     # A constant level and ours spend alike where the shares are those of the constant level.
     ours = rates._levels(seeds[:1], 0.0158 * (1 + (24 / 10) ** 2), 24.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analysis.counts import Paired, pair
+from analysis.counts import pair
 from analysis.explain.locks import MeasuredLock, MeasuredLocks, TakenIn
 from analysis.explain.modelled import (
     LinesComparison,
@@ -239,34 +239,22 @@ TAKEN = f"taken in {NAME}"
 @pytest.mark.parametrize(
     ("rows", "shown"),
     [
-        ([locked("m.lock", {NAME: (2.0, 1.0)})], "m.lock 2 -> 1 per folio"),
-        ([locked(TAKEN, {NAME: (0.0, 3.0)})], f"{TAKEN} 0 -> 3 per folio"),
+        ({"m.lock": {NAME: (2.0, 1.0)}}, "m.lock 2 -> 1 per folio"),
+        ({TAKEN: {NAME: (0.0, 3.0)}}, f"{TAKEN} 0 -> 3 per folio"),
         # Another of its takers did it.
-        ([locked("vma_lock", {"other": (0.21, 0.25), NAME: (0.004, 0.004)})], ""),
-        ([locked("vma_lock", {"other": (0.21, 0.25), NAME: (0.004, 0.0)})], ""),
+        ({"vma_lock": {"other": (0.21, 0.25), NAME: (0.004, 0.004)}}, ""),
+        ({"vma_lock": {"other": (0.21, 0.25), NAME: (0.004, 0.0)}}, ""),
         # The same lock by another name.
-        (
-            [
-                locked(TAKEN, {NAME: (0.05, 0.005)}),
-                locked("known.lock", {NAME: (0.955, 1.0)}),
-            ],
-            "",
-        ),
-        (
-            [
-                locked(TAKEN, {NAME: (0.02, 0.0)}),
-                locked("taken in inlined", {"inlined": (0.0, 0.02)}),
-            ],
-            "",
-        ),
+        ({TAKEN: {NAME: (0.05, 0.005)}, "known.lock": {NAME: (0.955, 1.0)}}, ""),
+        ({TAKEN: {NAME: (0.02, 0.0)}, "taken in inlined": {"inlined": (0.0, 0.02)}}, ""),
     ],
 )
 def test_locks_that_changed_code_takes_more_or_less_often(
-    rows: list[MeasuredLock], shown: str
+    rows: dict[str, dict[str, tuple[float, float]]], shown: str
 ) -> None:
     (comparison,) = compare_session(session(**EQUAL)).comparisons
     assert recall.locks_of({NAME, "inlined"}, but(comparison, explained={})) is None
-    moved = but(comparison, explained=with_locks(*rows))
+    moved = but(comparison, explained=with_locks(*(locked(*row) for row in rows.items())))
     text = recall.locks_of({NAME, "inlined"}, moved) or ""
     assert text.replace(".000", "") == shown
 
@@ -304,17 +292,19 @@ def test_misses_that_moved_where_changed_code_ran_are_shown(
 
 
 @pytest.mark.parametrize(
-    ("count", "moved"),
+    ("base", "patched", "moved"),
     [
-        (pair([9.0, 9.1], [9.0, 9.1]), False),
-        (pair([0.0, 0.0], [1.0, 1.0]), True),
-        (pair([9.0, 9.0], [8.0, 8.0]), True),
-        (pair([9.0, 9.0], [8.9, 8.9]), False),
-        (pair([9.0, 1.0], [8.0, 1.5]), False),
+        ([9.0, 9.1], [9.0, 9.1], False),
+        ([0.0, 0.0], [1.0, 1.0], True),
+        ([9.0, 9.0], [8.0, 8.0], True),
+        ([9.0, 9.0], [8.9, 8.9], False),
+        ([9.0, 1.0], [8.0, 1.5], False),
     ],
 )
-def test_what_is_equal_on_both_arms_has_not_moved(count: Paired, moved: bool) -> None:
-    assert recall.has_moved(count) is moved
+def test_what_is_equal_on_both_arms_has_not_moved(
+    base: list[float], patched: list[float], moved: bool
+) -> None:
+    assert recall.has_moved(pair(base, patched)) is moved
 
 
 def at(phase: str) -> dict[str, Any]:

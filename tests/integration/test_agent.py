@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import StdioServerParameters
-from mcp.client import Client
 
 from analysis.explain.locks import EXPLANATION as MEASURED_LOCKS
 from reports.forms import read_comparison
@@ -39,6 +37,10 @@ def require_known_cause(folder: Path) -> None:
 
 
 def test_a_slow_patch_is_mended_and_measured_again(tmp_path: Path) -> None:
+    # They take a second, and every worker collects this file.
+    from mcp import StdioServerParameters
+    from mcp.client import Client
+
     series, sessions = tmp_path / "series", tmp_path / "sessions"
     shutil.copytree(SLOW, series)
 

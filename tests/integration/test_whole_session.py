@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from kernels.cache import Kernel
@@ -49,6 +48,8 @@ def test_a_restored_run_is_a_cold_one(small: EndedSession) -> None:
 
 
 def test_reports_tables_and_costs_are_left(small: EndedSession) -> None:
+    import pandas as pd  # takes half a second, and every worker collects this file
+
     assert all((small.folder / name).stat().st_size for name in FORMS)
     assert f"report: {small.folder / 'report.html'}" in small.err
     assert small.out.startswith("the lab's own tests")

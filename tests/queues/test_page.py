@@ -1,11 +1,12 @@
 """The index page: what it says, and in a real browser that it is quiet, fits and has no barrier."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize
 
 from errors import InfraError, SeriesError
 from queues import page
@@ -14,6 +15,9 @@ from tests.browser import BOTH_WAYS, barriers, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
 from tests.queues.made_up import queued
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ViewportSize
 
 HOSTILE = "<script>window.hurt=1</script>\u202e\x1b[2J" + "x" * 180
 

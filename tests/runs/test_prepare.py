@@ -78,18 +78,19 @@ def running(workload: str, *words: str) -> Prepared:
 
 
 @pytest.mark.parametrize(
-    ("session", "words"),
+    ("workload", "of_arms", "words"),
     [
-        (running("filemap-4k"), ()),
-        (running("syscalls"), ()),
-        (running("sqlite"), ("rootfstype=ramfs",)),
+        ("filemap-4k", (), ()),
+        ("syscalls", (), ()),
+        ("sqlite", (), ("rootfstype=ramfs",)),
         # An arm has the last word.
-        (running("sqlite", "rootfstype=tmpfs"), ("rootfstype=ramfs", "rootfstype=tmpfs")),
+        ("sqlite", ("rootfstype=tmpfs",), ("rootfstype=ramfs", "rootfstype=tmpfs")),
     ],
 )
 def test_guests_that_run_the_hosts_programs_have_their_root_in_a_ramfs(
-    session: Prepared, words: tuple[str, ...]
+    workload: str, of_arms: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
+    session = running(workload, *of_arms)
     assert boot_of(session, session.plan.runs[0], cold=False).machine.cmdline == words
 
 

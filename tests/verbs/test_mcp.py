@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import StdioServerParameters
-from mcp.client import Client
 
 from tests.analysis.factory import ExactSession, stored
-from verbs.mcp import MOST_BYTES, shortened
 from verbs.options import CHECKOUT
 
 
 def calls(folder: Path, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
     """Whether each call of a tool failed, and its text."""
+    # They take a second, and every worker collects this file.
+    from mcp import StdioServerParameters
+    from mcp.client import Client
 
     async def session() -> list[tuple[bool, str]]:
         answers = []
@@ -85,6 +85,8 @@ def test_what_a_verb_refuses_is_an_error_of_the_tool(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("many", [3, 3000])
 def test_an_answer_that_is_shortened_can_be_read_and_says_so(many: int) -> None:
+    from verbs.mcp import MOST_BYTES, shortened  # as above
+
     candidates = [{"case": f"{n:04}"} for n in range(many)]
     short = json.loads(shortened(json.dumps({"functions": ["xas_load"], "candidates": candidates})))
     assert len(json.dumps(short)) <= MOST_BYTES

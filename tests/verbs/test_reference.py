@@ -179,48 +179,44 @@ def epilogs(group: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
             yield below, loaded.epilog.split("\n\n")[1:]
 
 
-EXAMPLES = dict(epilogs(lab.command_line()))
+@pytest.fixture(scope="module")
+def examples() -> dict[str, list[str]]:
+    """Those of every help; verbs are imported for it, which is not for those who only collect."""
+    return dict(epilogs(lab.command_line()))
 
 
-def test_every_help_has_two_examples() -> None:
-    assert {path: lines for path, lines in EXAMPLES.items() if len(lines) < 2} == {}
-    assert all("  # " in line for lines in EXAMPLES.values() for line in lines)
+def test_every_help_has_two_examples(examples: dict[str, list[str]]) -> None:
+    assert {path: lines for path, lines in examples.items() if len(lines) < 2} == {}
+    assert all("  # " in line for lines in examples.values() for line in lines)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES))
-def test_the_help_shows_them(main: Terminal, path: str) -> None:
-    assert main(*path.split(), "--help") == 0
-    shown = " ".join(main.out.split())
-    # The lab has a verb for that; typer's would be of a program named after the verb.
-    assert "--install-completion" not in shown
-    for line in EXAMPLES[path]:
-        assert " ".join(line.split()) in shown
+def test_the_help_shows_them(main: Terminal, examples: dict[str, list[str]]) -> None:
+    for path, lines in examples.items():
+        assert main(*path.split(), "--help") == 0
+        shown = " ".join(main.out.split())
+        # The lab has a verb for that; typer's would be of a program named after the verb.
+        assert "--install-completion" not in shown, path
+        for line in lines:
+            assert " ".join(line.split()) in shown, path
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        shlex.split(line.partition("lab.py")[2].partition("  # ")[0])
-        for lines in EXAMPLES.values()
-        for line in lines
-    ],
-    ids=" ".join,
-)
-def test_each_example_is_parsed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_example_is_parsed(
+    examples: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Sessions of examples are nowhere.
     monkeypatch.setattr(options, "session_folder", lambda name: name)
-    command: Any = lab.command_line()
-    path = list(words)
-    while True:
-        name, *words = words
-        command = command.commands[name]
-        command = command.load() if hasattr(command, "load") else command
-        if not isinstance(command, TyperGroup):
-            break
-    context = command.make_context(name, words)
-    assert not context.args
-    experiment = "" if "workload" in path else context.params.get("name")
-    assert not experiment or ".." in experiment or experiment in names_in(EXPERIMENTS)
+    for line in (line for lines in examples.values() for line in lines):
+        words = shlex.split(line.partition("lab.py")[2].partition("  # ")[0])
+        command: Any = lab.command_line()
+        path = list(words)
+        while isinstance(command, TyperGroup):
+            name, *words = words
+            command = command.commands[name]
+            command = command.load() if hasattr(command, "load") else command
+        context = command.make_context(name, words)
+        assert not context.args, line
+        experiment = "" if "workload" in path else context.params.get("name")
+        assert not experiment or ".." in experiment or experiment in names_in(EXPERIMENTS), line
 
 
 def test_a_broken_example_is_noticed() -> None:

@@ -1,17 +1,20 @@
 """The site in a real browser: drawn, quiet, reachable by keyboard, and readable by machines."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ViewportSize
 
 from history.pages import site
 from tests.browser import BOTH_WAYS, barriers, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
 from tests.history.pages.made_up import fill
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ViewportSize
 
 pytestmark = pytest.mark.slow
 
@@ -61,9 +64,8 @@ def test_axe_and_the_console_can_fail(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "bad.html").write_text(bad)
     page, messages = opened(browser, tmp_path / "bad.html")
     assert any("x is not defined" in line for line in messages)
-    assert {"image-alt", "color-contrast"} <= {
-        each["id"] for each in Axe().run(page).response["violations"]
-    }
+    broken = {barrier.partition(":")[0] for barrier in barriers(page)}
+    assert {"image-alt", "color-contrast"} <= broken
     page.context.close()
 
 

@@ -1,10 +1,11 @@
 """The page in a real browser: quiet, no wider than the window, and without barriers."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison
@@ -12,6 +13,9 @@ from tests.browser import BOTH_WAYS, PHONE, barriers, opened
 from tests.browser import browser as browser
 from tests.browser import shots as shots
 from tests.reports.drawn import page_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ViewportSize
 
 pytestmark = pytest.mark.slow
 

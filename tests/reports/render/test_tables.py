@@ -1,14 +1,19 @@
 """The script of a page in a real browser: long tables sort and filter, and sums stay last."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page
 
 from reports.document import Column, Heading, Table, row
 from reports.render import html
 from tests.browser import DESK, opened
 from tests.browser import browser as browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 NUMBERS = ("+2.50 %", "−10.00 %", "±0.00 %", "+31.00 %", "–", "+4.00 %", "−0.25 %", "+1.00 %")
 
