@@ -100,10 +100,16 @@ def standard_deviation(differences: Sequence[float] | Floats) -> float | None:
     return float(np.std(values, ddof=1)) if values.size > 1 else None
 
 
+@functools.lru_cache(maxsize=64)
+def _pairs(n: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The places of all pairs of n values, the first no later than the second."""
+    return np.triu_indices(n)
+
+
 def walsh_averages(differences: Sequence[float] | Floats) -> Floats:
     """Sorted means of all pairs ``(d_i + d_j) / 2`` with ``i <= j``, shape (n(n+1)/2,)."""
     values = _checked(differences)
-    first, second = np.triu_indices(values.size)
+    first, second = _pairs(values.size)
     return np.asarray(np.sort((values[first] + values[second]) / 2))
 
 
@@ -173,7 +179,7 @@ def signed_rank_interval(differences: Sequence[float] | Floats, level: float) ->
 def signed_rank_bounds(samples: Floats, level: float) -> tuple[Floats, Floats]:
     """Bounds of :func:`signed_rank_interval` for each row of ``samples``, shape (rows, n)."""
     n = samples.shape[1]
-    first, second = np.triu_indices(n)
+    first, second = _pairs(n)
     k = signed_rank_order(n, level)
     averages = (samples[:, first] + samples[:, second]) / 2
     ends = np.partition(averages, (k - 1, averages.shape[1] - k), axis=1)
