@@ -67,7 +67,7 @@ def boots_of(head: NativeHead, world: World, seed: int) -> tuple[NativeBoot, ...
                     effect += world.change * (arm == "patched") + world.biased * again
                 effect += 0.15 * (random.random() < world.slow)
                 windows = 100_000 * np.exp(effect + np.abs(random.normal(0, 0.01, PLACES)))
-                ticks = tuple(int(each) for each in windows)
+                ticks = tuple(windows.astype(int).tolist())
                 phases[name] = NativePhase(folios=FOLIOS, calls=2, ticks=ticks)
             boots.append(
                 NativeBoot(

@@ -51,13 +51,14 @@ def test_a_change_of_one_percent_is_called() -> None:
 def ended(world: World, seed: int) -> tuple[Verdict, int]:
     """The verdict of a session that adds rounds, and how many it has then."""
     head = but(head_of(96), first=24)
-    boots = boots_of(head, world, seed)
     for rounds in looks_of(24, 96).seeds:
-        made = [boot for boot in boots if boot.round < rounds]
+        # Its boots so far: the same as of the whole session.
+        made = boots_of(but(head, rounds=rounds), world, seed)
         if not undecided(head, made):
             break
-    assert is_finished(head, made)
-    return judge(head, made)[0].verdict, rounds
+    verdict = judge(head, made)[0].verdict
+    assert verdict is not Verdict.NOT_FINISHED
+    return verdict, rounds
 
 
 def test_looks_cost_no_more_errors_and_end_a_session_early() -> None:
@@ -80,6 +81,7 @@ def test_between_looks_the_last_one_stands() -> None:
         Verdict.INCONCLUSIVE,
     )
     assert at[30] == at[24] != at[32]
+    assert [is_finished(head, boots[: 3 * made]) for made in (8, 32, 96)] == [False, False, True]
     assert {of.verdict for made, of in at.items() if made < 96} == {Verdict.NOT_FINISHED}
 
 
