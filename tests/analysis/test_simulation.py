@@ -81,10 +81,9 @@ def drawn(name: str) -> Floats:
     return s.FAMILIES[name](random, TRIALS, s.ADDING.seeds[-1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("looks", [s.FIXED, s.ADDING])
 def test_the_fast_form_is_the_rule_of_the_reports(looks: Looks) -> None:
-    values = drawn("skewed (lognormal)")[:30]
+    values = drawn("skewed (lognormal)")[:16]
     shown = s.bounds(values, looks)
     for effect in (0.0, 0.002):
         ends, spent = s.ended(shown, effect, s.SD)
