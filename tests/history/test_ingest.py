@@ -64,7 +64,13 @@ def test_instructions_are_shown_as_the_report_of_the_session_has_them(
 ) -> None:
     packed = CHECKOUT / f"configs/gallery/{record}.tar.xz"
     completed(["tar", "-xJf", packed, "-C", tmp_path])
-    session = open_session(tmp_path / record)
+    session = open_session(tmp_path / record, counted=False)
+    # Its thousands of functions take seconds, and none of them is asked for.
+    profiles = (
+        but(run, phases=tuple(but(phase, kernel=phase.kernel[:9]) for phase in run.phases))
+        for run in session.profiles
+    )
+    session = but(session, profiles=tuple(profiles))
     entry, reported = entry_of(session), per_operation(compare_session(session))
     assert entry.title == title(session.manifest)
     track = Track((entry,), ())

@@ -19,7 +19,10 @@ from tests.analysis.measured import is_golden, render
 from tests.waiting import completed
 
 KEPT = Path(__file__).parent / "kept"
-RECORDS = sorted((CHECKOUT / "configs" / "gallery").glob("*.tar.xz"))
+RECORDS = [
+    pytest.param(record, marks=() if record.name == "regression.tar.xz" else pytest.mark.slow)
+    for record in sorted((CHECKOUT / "configs" / "gallery").glob("*.tar.xz"))
+]
 WHOLE = ("text", "letter", "lkp", "mmtests", "summary")
 
 

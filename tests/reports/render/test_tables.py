@@ -15,6 +15,8 @@ from tests.browser import browser as browser
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = ("+2.50 %", "−10.00 %", "±0.00 %", "+31.00 %", "–", "+4.00 %", "−0.25 %", "+1.00 %")
 
 
