@@ -429,15 +429,3 @@ def calls_of(
         indirect=positions(indirect),
         boot=positions(boot),
     )
-
-
-def together(all_calls: Iterable[Calls]) -> Calls:
-    """What several kernels have, put together: a call that one of them makes is a call."""
-    edges: dict[str, set[str]] = {}
-    sets: tuple[set[str], set[str], set[str]] = (set(), set(), set())
-    for calls in all_calls:
-        for caller, callees in calls.edges().items():
-            edges.setdefault(caller, set()).update(callees)
-        for names, positions in zip(sets, (calls.pointed, calls.indirect, calls.boot), strict=True):
-            names |= calls.named(positions)
-    return calls_of(edges, pointed=sets[0], indirect=sets[1], boot=sets[2])

@@ -13,11 +13,10 @@ from host.process import run
 from kernels import addresses, compare
 from kernels.build import provide
 from kernels.cache import Kernel
-from kernels.compare import triage
+from kernels.compare import References, triage
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
-from results.profile import Calls, calls_of, together
 from results.record import PatchRecord, TriageRecord
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 from tests.kernels.shipped import boot_image, packed
@@ -203,7 +202,7 @@ def relative(at: int, target: str, behind: int = 4) -> bytes:
     return struct.pack("<i", FUNCTIONS[target] - (at + behind))
 
 
-def references() -> Calls:
+def references() -> References:
     text = code(
         {
             0x04: b"\xe8" + relative(0x05, "callee"),
@@ -231,30 +230,38 @@ def references() -> Calls:
 
 def test_every_kind_of_reference_and_what_is_thrown_away() -> None:
     known = references()
-    edges = {caller: callees for caller, callees in known.edges().items() if callees}
-    assert edges == {
+    assert known.edges == {
         "caller": {"callee", "far"},
         "jumper": {"callee", "neighbour"},
         "holder": {"callee"},
         "loader": {"far"},
         "setup": {"callee"},
     }
-    assert known.named(known.pointed) == {"loader"}
-    assert known.named(known.indirect) == {"through"}
-    assert known.named(known.boot) == {"setup"}
+    assert known.pointed == {"loader"}
+    assert known.indirect == {"through"}
+    assert known.boot == {"setup"}
 
 
-def test_a_call_that_one_of_several_kernels_makes_is_a_call() -> None:
-    first = calls_of({"a": {"b"}}, pointed=["b"])
-    second = calls_of({"a": {"c"}, "c": {"a"}}, indirect=["c"], boot=["d"])
-    both = together([first, second])
+def test_a_call_that_one_of_several_kernels_makes_is_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {
+        "first": References({"a": {"b"}}, {"b"}, set(), set()),
+        "second": References({"a": {"c"}, "c": {"a"}}, set(), {"c"}, {"d"}),
+        "unknown": None,
+    }
+    monkeypatch.setattr(compare, "of_kernel", lambda kernel: known[kernel.folder.name])
+    first, second, unknown = (Kernel(tmp_path / name, identity()) for name in known)
+    both = compare.of_kernels([first, second, first])
+    assert both is not None
     assert both.edges() == {"a": {"b", "c"}, "b": set(), "c": {"a"}, "d": set()}
     assert [both.named(which) for which in (both.pointed, both.indirect, both.boot)] == [
         {"b"},
         {"c"},
         {"d"},
     ]
-    assert together([second, first]) == both
+    assert compare.of_kernels([second, first]) == both
+    assert compare.of_kernels([first, unknown]) is None
 
 
 CALLING = """
@@ -276,11 +283,10 @@ def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "System.map").write_text(run(["nm", str(image)], timeout_s=300).stdout)
     (tmp_path / "bzImage").write_bytes(boot_image(packed(image.read_bytes(), "gzip", tmp_path)))
     kernel = Kernel(tmp_path, identity())
-    known = compare.of_kernel(kernel)
+    known = compare.of_kernels([kernel, kernel])
     assert known is not None
     assert known.edges()["caller"] == {"callee"}
     assert "by_pointer" in known.named(known.pointed)
     assert "caller" in known.named(known.indirect)
-    assert compare.of_kernels([kernel, kernel]) == known
     for unknown in (identity(arch="arm64"), identity(flavour=PREBUILT)):
         assert compare.of_kernels([kernel, Kernel(tmp_path / "other", unknown)]) is None
