@@ -274,7 +274,7 @@ def judge_phase(
     level, level_of_none = levels
     differences = rounds.differences
     same = rounds.same or statistics.log_ratios(rounds.base, rounds.again)
-    noise = statistics.noise_floor(same, 1 - level)
+    noise = statistics.noise_floor(same, 1 - level, head.change)
     interval = statistics.signed_rank_interval(differences, level)
     equal = statistics.signed_rank_interval(differences, level_of_none)
     assert interval is not None
@@ -298,8 +298,7 @@ def judge_phase(
         reason = f"{made} of {head.first or head.rounds} rounds are whole"
         return replace(of, verdict=Verdict.NOT_FINISHED, cause=Cause.UNFINISHED, reason=reason)
     withheld = ""
-    # By the rule for a change: a difference that would not be called withholds nothing.
-    if noise.differs and abs(again.estimate) >= head.change / 2:
+    if noise.differs:
         withheld = f"the base differs from itself by {percent(again.estimate)}"
     elif slow > MOST_SLOW * made:
         withheld = f"{slow} of {made} rounds have a boot that is {percent(SLOW - 1)} slower"

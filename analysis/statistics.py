@@ -411,27 +411,28 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 class NoiseFloor(NamedTuple):
     """What the same kernel differs by from itself on this host; log ratios.
 
-    ``interval`` is None with too few pairs for its level, ``sd`` with one pair.
+    ``interval`` is None with too few pairs for its level, ``sd`` with one pair.  ``differs`` says
+    whether A/A claims a change, which is false by construction.
     """
 
     estimate: float
     interval: Interval | None
     sd: float | None
-
-    @property
-    def differs(self) -> bool:
-        """Whether A/A claims a change, which is false by construction."""
-        return self.interval is not None and self.interval.excludes(0)
+    differs: bool
 
 
-def noise_floor(differences: Sequence[float] | Floats, alpha: float) -> NoiseFloor:
+def noise_floor(
+    differences: Sequence[float] | Floats, alpha: float, change: float = 0.0
+) -> NoiseFloor:
     """The noise floor of A/A log ratios ``ln(again / base)``, shape (n,).
+
+    It differs by the rule for a change: where that of a series would not be called, since it is
+    less than half of the threshold ``change``, nothing is wrong with the host.
 
     Raises:
         ValueError: empty, not finite, or ``alpha`` outside (0, 1).
     """
-    return NoiseFloor(
-        estimate=hodges_lehmann(differences),
-        interval=signed_rank_interval(differences, 1 - alpha),
-        sd=standard_deviation(differences),
-    )
+    estimate, interval = hodges_lehmann(differences), signed_rank_interval(differences, 1 - alpha)
+    large = abs(as_change(estimate)) >= change / 2
+    differs = large and interval is not None and interval.excludes(0)
+    return NoiseFloor(estimate, interval, standard_deviation(differences), differs)

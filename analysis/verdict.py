@@ -228,7 +228,8 @@ def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
         else:
             differences = statistics.log_ratios(evidence.base, evidence.patched)
         if again:
-            noise = statistics.noise_floor(statistics.log_ratios(evidence.base, again), alpha)
+            same = statistics.log_ratios(evidence.base, again)
+            noise = statistics.noise_floor(same, alpha, question.change)
     except ValueError:
         return None
     interval = statistics.signed_rank_interval(differences, 1 - alpha)

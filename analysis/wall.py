@@ -73,7 +73,7 @@ def again(pairs: Sequence[Pair], thresholds: Thresholds, looks: Looks, *, family
             [pair.base for pair in pairs],
             [pair.again for pair in pairs if pair.again is not None],
         )
-        noise = noise_floor(ratios, change_level(looks, thresholds.alpha))
+        noise = noise_floor(ratios, change_level(looks, thresholds.alpha), thresholds.change)
     except ValueError:
         return measured
     interval, needed = noise.interval, None

@@ -246,6 +246,11 @@ def test_noise_has_the_interval_of_the_ranks() -> None:
     assert not noise.differs
     # The same kernel that differs from itself; and too few pairs for an interval.
     assert noise_floor([0.01 + 0.001 * n for n in range(10)], 0.01).differs
+    # By the rule for a change: none is called below half of the threshold.
+    steady = [0.002 + 0.0001 * n for n in range(10)]
+    assert noise_floor(steady, 0.01).differs
+    assert noise_floor(steady, 0.01, change=0.004).differs
+    assert not noise_floor(steady, 0.01, change=0.01).differs
     few = noise_floor([0.01, -0.01], 0.01)
     assert (few.interval, few.differs) == (None, False)
     assert noise_floor([0.01], 0.01).sd is None

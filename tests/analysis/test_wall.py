@@ -79,6 +79,16 @@ def test_where_a_a_differs_secondary_metrics_of_the_case_are_silent() -> None:
     assert not any(m.judgement.differs for case in comparison.cases for m in case.metrics)
 
 
+def test_a_a_below_half_of_the_threshold_withholds_nothing() -> None:
+    comparison = WallSession(effect=0.03, again=0.004, spread=0.001).compared()
+    for metric in comparison.primary:
+        assert there(there(metric.again).low) > 0
+        assert metric.judgement.verdict is Verdict.IMPROVEMENT
+    # Half of the threshold is a change that would be called.
+    changed = WallSession(effect=0.03, again=0.006, spread=0.001).compared()
+    assert verdicts(changed) == {Verdict.INCONCLUSIVE}
+
+
 def test_a_a_is_that_of_the_same_blocks() -> None:
     session = WallSession(spread=0.01)
     metric = session.compared().primary[0]
