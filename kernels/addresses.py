@@ -401,9 +401,15 @@ def functions(
 
 
 @lru_cache(maxsize=8)
+def table_of(kernel: Kernel) -> AddressTable:
+    """A kernel's addresses, kept; AddressesError: its map cannot be read."""
+    return parse(text_of(kernel.system_map))
+
+
+@lru_cache(maxsize=8)
 def functions_of(kernel: Kernel, called: frozenset[str] = frozenset()) -> FunctionMap:
     """A kernel's functions with their files, kept; AddressesError: maps cannot be read."""
-    return functions(parse(text_of(kernel.system_map)), load(kernel.origins), called)
+    return functions(table_of(kernel), load(kernel.origins), called)
 
 
 def require_same(table: AddressTable, guest_map: str) -> int:

@@ -204,7 +204,8 @@ def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: rang
     """The calls in a kernel's ``sections``; ``init`` are addresses of what is thrown away."""
     starts = functions.table.starts.view(np.int64)
     names = [name for name, _ in functions.named]
-    edges: dict[str, set[str]] = {}
+    # One number a pair of caller and callee: numpy sorts numbers much faster than rows.
+    pairs: list[Longs] = []
     pointed: set[str] = set()
     indirect: set[str] = set()
 
@@ -235,15 +236,15 @@ def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: rang
         for source, targets in ((here, here + 4 + values), (here, values), (first + jumps, short)):
             at, places = begun(targets)
             callers = np.searchsorted(starts, source[at], side="right") - 1
-            # One number a pair: numpy sorts numbers much faster than rows.
-            pairs = np.unique(functions.owner[callers] * len(names) + functions.owner[places])
-            for pair in pairs.tolist():
-                caller, callee = divmod(pair, len(names))
-                if caller != callee:
-                    edges.setdefault(names[caller], set()).add(names[callee])
+            pairs.append(functions.owner[callers] * len(names) + functions.owner[places])
         through = (data[:-1] == THROUGH) & np.isin(data[1:] & MODRM, (CALLS_IT, JUMPS_TO_IT))
         callers = np.searchsorted(starts, first + np.flatnonzero(through), side="right") - 1
         indirect |= named(np.unique(callers))
+    edges: dict[str, set[str]] = {}
+    for pair in np.unique(np.concatenate(pairs)).tolist() if pairs else ():
+        caller, callee = divmod(pair, len(names))
+        if caller != callee:
+            edges.setdefault(names[caller], set()).add(names[callee])
     indirect |= {
         name for name, callees in edges.items() if any(each.startswith(THUNK) for each in callees)
     }

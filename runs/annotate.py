@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from errors import UsageError
 from kernels import build, linetable
-from kernels.addresses import KERNEL_HALF, functions_of
+from kernels.addresses import KERNEL_HALF, table_of
 from kernels.build import Sources
 from kernels.cache import Kernel
 from kernels.compiled import load
@@ -138,7 +138,7 @@ def reasons(
             is_module = "it is part of a module"
             without[file] = is_module if touched[file].built else f"it is not compiled{off}"
     for arm, of_arm in sources.items():
-        table = functions_of(kernels[arm]).table
+        table = table_of(kernels[arm])
         for file, lines in of_arm.objects.items():
             # What the kernel has thrown away, as code for unloading, is nowhere.
             kept = {name for name, own in lines.functions.items() if table.at.keys() & own}
@@ -155,7 +155,7 @@ def counts_of(
     shown: Mapping[str, set[int]],
 ) -> list[FileCounts]:
     """How often the ``shown`` lines of an arm's files ran, phase by phase, over all of its runs."""
-    table = functions_of(kernel).table
+    table = table_of(kernel)
     places = {file: linetable.placed(lines, table) for file, lines in sources.objects.items()}
     phases: dict[tuple[str, str], list[tuple[str, tuple[tuple[int, int, int], ...]]]] = {}
     for record, profile in runs:

@@ -29,6 +29,10 @@ ByCase = Mapping[str, Mapping[str, str]]
 Verdicts = Callable[[], ByCase]
 
 
+# A report takes seconds itself: one that another replaces as soon is not written.
+SOON_S = 10.0
+
+
 @dataclass(frozen=True)
 class Stage:
     """Guests booted together: those of the checks, or runs (made once more) of ``twins``."""
@@ -90,10 +94,10 @@ def make(
     """Make the judged runs of a session, then every stage; what is on record stays.
 
     ``measure`` makes the runs of a session's plan on the options' executor.  ``verdict`` is called
-    before a stage with what is pending from there on: what is judged is on record by then.
-    ``verdicts`` judges what is on record, where seeds are added until all is decided.  Raises
-    LabError: whatever building and booting say; KeyboardInterrupt: passed on; a later call goes on
-    where this one was.
+    before a stage with what is pending from there on, but for repeated runs of a few seconds: what
+    is judged is on record by then.  ``verdicts`` judges what is on record, where seeds are added
+    until all is decided.  Raises LabError: whatever building and booting say; KeyboardInterrupt:
+    passed on; a later call goes on where this one was.
     """
     # A check that was lost is made again: what it was of is not broken yet.
     answered = [check for check in store.checks() if check.status != "not run"]
@@ -123,9 +127,11 @@ def make(
             for each, left in zip(stages[number:], guests, strict=True)
             if left
         )
-        before, booted = booted, sum(not cost.kept_at for cost in store.costs())
-        # A stage whose runs were all kept took no time in which somebody would have read.
-        if booted != before:
+        took = [cost.elapsed_s for cost in store.costs() if not cost.kept_at]
+        # Nobody reads a report while a stage was all kept runs, or one boots for seconds.
+        soon = stage.repeats and bool(took) and guests[0] * max(took) < SOON_S
+        if len(took) != booted and not soon:
+            booted = len(took)
             verdict(pending)
         if stage.flavours:
             with store.timed(f"kernels of {stage.title}"):

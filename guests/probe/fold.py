@@ -38,6 +38,7 @@ from kernels.addresses import (
     AddressTable,
     FunctionMap,
     functions_of,
+    table_of,
 )
 from kernels.btf import Types
 from kernels.cache import Kernel
@@ -446,7 +447,7 @@ def stack_words(kernel: Kernel) -> tuple[str, ...]:
 def _table_of(kernel: Kernel) -> AddressTable:
     """A kernel's code.  Raises InfraError: System.map or the origins cannot be read."""
     try:
-        return functions_of(kernel).table
+        return table_of(kernel)
     except AddressesError as error:
         raise InfraError(str(error), where=str(kernel.system_map), next_step=REMOVED) from None
 

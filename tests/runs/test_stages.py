@@ -22,7 +22,7 @@ from tests.analysis import factory
 from tests.runs.made_up import CHECKOUT, NOWHERE, SMALL, kernels_in, prepared, shipped
 from tests.values import but
 
-# The verdict is there before a run of each case is repeated.
+# The verdict is there before a run of each case is repeated for longer than a report takes.
 REPEATED = ("verdict, left: repeated runs", "runs")
 
 
@@ -37,6 +37,7 @@ class StagedLab:
         self.wants: dict[str, int] = {}
         self.executors: list[Executor] = []
         self.adds: int | None = None
+        self.elapsed_s = 20.0
         self.observed: Observed = "contention"
         self.store = SessionStore(folder / "session")
         self.store.create(factory.ExactSession().manifest())
@@ -111,7 +112,9 @@ class StagedLab:
                 kernel_key="k",
                 samples={"4k.bw": 1.0},
             )
-            self.store.append(record, RunCost(run_id=run.run_id, elapsed_s=4.0, guest_cpu_s=4.0))
+            self.store.append(
+                record, RunCost(run_id=run.run_id, elapsed_s=self.elapsed_s, guest_cpu_s=4.0)
+            )
 
     def run_gate(
         self, session: Prepared, options: Options, store: SessionStore, reporter: Reporter
@@ -221,6 +224,12 @@ def test_a_session_that_was_interrupted_goes_on_where_it_was(lab: StagedLab, at:
     assert again[1] == at
     assert [*done, *again[1:]] == ["runs", "checks", "runs held waits"]
     assert len(lab.store.records()) == 6
+
+
+def test_a_repeat_of_seconds_has_no_report_before_it(lab: StagedLab) -> None:
+    lab.adds, lab.elapsed_s = 8, 4.0
+    lab.make()
+    assert lab.made == ["runs", "judged after 8", "runs"]
 
 
 def test_an_arm_that_turns_out_broken_stays_on_record_and_is_not_explained(lab: StagedLab) -> None:
