@@ -127,11 +127,11 @@ def make(
             for each, left in zip(stages[number:], guests, strict=True)
             if left
         )
-        took = [cost.elapsed_s for cost in store.costs() if not cost.kept_at]
+        seconds = [cost.elapsed_s for cost in store.costs() if not cost.kept_at]
         # Nobody reads a report while a stage was all kept runs, or one boots for seconds.
-        soon = stage.repeats and bool(took) and guests[0] * max(took) < SOON_S
-        if len(took) != booted and not soon:
-            booted = len(took)
+        soon = stage.repeats and bool(seconds) and guests[0] * max(seconds) < SOON_S
+        if len(seconds) != booted and not soon:
+            booted = len(seconds)
             verdict(pending)
         if stage.flavours:
             with store.timed(f"kernels of {stage.title}"):
