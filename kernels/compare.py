@@ -157,7 +157,7 @@ THUNK = "__x86_indirect"
 Longs = NDArray[np.int64]
 
 
-class References(NamedTuple):
+class CodeReferences(NamedTuple):
     """What :class:`Calls` says of one kernel, by name."""
 
     edges: dict[str, set[str]]
@@ -185,7 +185,7 @@ def of_kernels(kernels: Iterable[Kernel]) -> Calls | None:
 
 
 @lru_cache(maxsize=8)
-def of_kernel(kernel: Kernel) -> References | None:
+def of_kernel(kernel: Kernel) -> CodeReferences | None:
     """The calls of one kernel, kept; None of one that the lab did not build, or of arm64."""
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
@@ -200,7 +200,9 @@ def of_kernel(kernel: Kernel) -> References | None:
     return read(functions, sections, functions.table.init)
 
 
-def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: range) -> References:
+def read(
+    functions: FunctionMap, sections: Sequence[symbols.Section], init: range
+) -> CodeReferences:
     """The calls in a kernel's ``sections``; ``init`` are addresses of what is thrown away."""
     starts = functions.table.starts.view(np.int64)
     names = [name for name, _ in functions.named]
@@ -250,4 +252,4 @@ def read(functions: FunctionMap, sections: Sequence[symbols.Section], init: rang
     }
     low, high = (np.array(bound, np.uint64).view(np.int64) for bound in (init.start, init.stop))
     boot = named(np.flatnonzero((starts >= low) & (starts < high)))
-    return References(edges, pointed, indirect, boot)
+    return CodeReferences(edges, pointed, indirect, boot)

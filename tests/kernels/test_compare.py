@@ -13,7 +13,7 @@ from host.process import run
 from kernels import addresses, compare
 from kernels.build import provide
 from kernels.cache import Kernel
-from kernels.compare import References, triage
+from kernels.compare import CodeReferences, triage
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
@@ -202,7 +202,7 @@ def relative(at: int, target: str, behind: int = 4) -> bytes:
     return struct.pack("<i", FUNCTIONS[target] - (at + behind))
 
 
-def references() -> References:
+def references() -> CodeReferences:
     text = code(
         {
             0x04: b"\xe8" + relative(0x05, "callee"),
@@ -246,8 +246,8 @@ def test_a_call_that_one_of_several_kernels_makes_is_a_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {
-        "first": References({"a": {"b"}}, {"b"}, set(), set()),
-        "second": References({"a": {"c"}, "c": {"a"}}, set(), {"c"}, {"d"}),
+        "first": CodeReferences({"a": {"b"}}, {"b"}, set(), set()),
+        "second": CodeReferences({"a": {"c"}, "c": {"a"}}, set(), {"c"}, {"d"}),
         "unknown": None,
     }
     monkeypatch.setattr(compare, "of_kernel", lambda kernel: known[kernel.folder.name])
