@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from errors import SpecError
@@ -91,24 +92,27 @@ def require_jobs(resolved: Resolved) -> None:
         for phase in resolved.workloads[case.workload].phases_of(case.variant)
         if phase.fio
     ]
-
-    def refusal(*commands: tuple[str, ...]) -> str:
-        arguments = itertools.chain.from_iterable(commands)
-        done = run([str(fio), "--parse-only", *arguments], timeout_s=PARSE_S, check=False)
-        lines = done.stderr.splitlines()[:REFUSAL_LINES] or [f"status {done.returncode}"]
-        return "; ".join(lines) if done.returncode else ""
-
     commands = [fio_arguments(phase, PhaseTimes(ios=1), jobs=1, seed=1) for _, phase in phases]
     # All at once as a rule: fio takes its time to start.
-    if not phases or not refusal(*commands):
+    if not phases or not _refusal(fio, *commands):
         return
     problems = []
     for (case_name, phase), command in zip(phases, commands, strict=True):
-        if words := refusal(command):
+        if words := _refusal(fio, command):
             place = place_of(phase.places, words) or f"case {case_name}"
             problems.append(f"{place}: phase {phase.name}: {words}")
     if problems:
         raise SpecError(problems)
+
+
+# recall and saves resolve experiment after experiment in one process, of the same jobs as a rule.
+@lru_cache(256)
+def _refusal(fio: Path, *commands: tuple[str, ...]) -> str:
+    """What fio says of these command lines; empty where it takes them."""
+    arguments = itertools.chain.from_iterable(commands)
+    done = run([str(fio), "--parse-only", *arguments], timeout_s=PARSE_S, check=False)
+    lines = done.stderr.splitlines()[:REFUSAL_LINES] or [f"status {done.returncode}"]
+    return "; ".join(lines) if done.returncode else ""
 
 
 def wants_of(resolved: Resolved) -> tuple[Want, ...]:

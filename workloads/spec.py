@@ -28,6 +28,8 @@ from workloads.job_file import (
     read_job_file,
 )
 
+# Each phase is asked for some of its options hundreds of times: for every metric there is.
+_options_of = lru_cache(1024)(options_of)
 CATALOGUE = Path(__file__).parent / "catalogue"
 PROGRAMS = Path(__file__).parent / "programs"
 Check = Literal[
@@ -149,7 +151,7 @@ class Phase(Frozen):
 
     def option(self, name: str) -> str:
         """The value of a fio option, the last one given; empty where there is none."""
-        return options_of(self.fio).get(name, "")
+        return _options_of(self.fio).get(name, "")
 
     @property
     def pattern(self) -> str:
