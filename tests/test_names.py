@@ -6,6 +6,7 @@ No linter has a rule for either.  `make lint` runs this file.
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,12 @@ def is_speech(name: str) -> bool:
     return (len(words) == 1 and words[0] in SPEECH) or not PARTICIPLES.isdisjoint(words)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file of this tree, once for all that is asked of it."""
+    return ast.parse(path.read_text())
+
+
 def files() -> list[Path]:
     return sorted(
         path
@@ -77,7 +84,7 @@ def spoken(top: Path, paths: list[Path]) -> list[str]:
     return [
         f"{path.relative_to(top)}:{line}: {name}"
         for path in paths
-        for line, name in names_in(ast.parse(path.read_text()))
+        for line, name in names_in(parsed(path))
         if is_speech(name) and (str(path.relative_to(top)), name) not in KEPT
     ]
 
@@ -86,7 +93,7 @@ def doubled(top: Path, paths: list[Path]) -> list[str]:
     """``NAME: FILE, FILE`` of each class name that several files define."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path.relative_to(top)}:{node.lineno}")
     return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > 1]
@@ -102,7 +109,7 @@ def test_a_class_name_has_one_meaning() -> None:
 
 def test_every_exception_is_needed() -> None:
     for file, name in KEPT:
-        names = {each for _, each in names_in(ast.parse((CHECKOUT / file).read_text()))}
+        names = {each for _, each in names_in(parsed(CHECKOUT / file))}
         assert name in names, (file, name)
 
 
