@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,13 @@ from tests.analysis.factory import ExactSession, stored
 from verbs.options import CHECKOUT
 
 
-def calls(folder: Path, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
-    """Whether each call of a tool failed, and its text."""
-    # They take a second, and every worker collects this file.
-    from mcp import StdioServerParameters
+def calls(server: Any, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
+    """Whether each call of a tool of a server's failed, and its text."""
+    # It takes a second, and every worker collects this file.
     from mcp.client import Client
 
     async def session() -> list[tuple[bool, str]]:
         answers = []
-        server = StdioServerParameters(
-            command=sys.executable,
-            args=[str(CHECKOUT / "lab.py"), "mcp", "--sessions", str(folder)],
-        )
         async with Client(server) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert {name for name, _ in tools} <= names
@@ -36,6 +32,8 @@ def calls(folder: Path, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, 
 
 
 def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
+    from mcp import StdioServerParameters  # as above
+
     session = ExactSession()
     stored(tmp_path / "one", session)
     (tmp_path / "one/functions.csv").write_text(
@@ -43,8 +41,9 @@ def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
         "filemap-4k,4k,work,xas_load,-8.5,\n"
         "filemap-4k,4k,work,xas_find,9.5,1\n"
     )
+    words = [str(CHECKOUT / "lab.py"), "mcp", "--sessions", str(tmp_path)]
     (listed, advice), (read, verdicts), (ranked, first), (selected, row) = calls(
-        tmp_path,
+        StdioServerParameters(command=sys.executable, args=words),
         ("sessions", {}),
         ("report", {"session": "one"}),
         ("explain", {"session": "one"}),
@@ -69,6 +68,8 @@ def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
 
 
 def test_what_a_verb_refuses_is_an_error_of_the_tool(tmp_path: Path) -> None:
+    from verbs.mcp import Tools, server_of  # as above
+
     refused: dict[tuple[str, str], str] = {
         ("wait", '{"session": "none"}'): "run began no such session",
         ("report", '{"session": "none"}'): "exit code 2: error: ",
@@ -77,7 +78,9 @@ def test_what_a_verb_refuses_is_an_error_of_the_tool(tmp_path: Path) -> None:
         ("run", '{"series": "/nowhere"}'): "exit code 2: error: ",
         ("run", '{"series": "configs/series/noop", "guest": "none"}'): "exit code 2: error: ",
     }
-    answers = calls(tmp_path, *((tool, json.loads(given)) for tool, given in refused))
+    with ExitStack() as running:
+        server = server_of(Tools(tmp_path, running))
+        answers = calls(server, *((tool, json.loads(given)) for tool, given in refused))
     for (failed, text), (call, message) in zip(answers, refused.items(), strict=True):
         assert failed, call
         assert message in text, call

@@ -85,19 +85,17 @@ def test_no_verbs_help_waits_for_what_the_verb_needs() -> None:
     assert done.stdout.count("Usage:") == len(paths)
 
 
-def test_help_lists_every_verb_and_h_is_help() -> None:
-    def shown(*arguments: str) -> str:
-        return completed([sys.executable, str(CHECKOUT / "lab.py"), *arguments]).stdout
+def test_help_lists_every_verb_and_h_is_help(main: Terminal) -> None:
+    def shown(*words: str) -> str:
+        assert main(*words) == 0
+        return main.out
 
-    assert shown("--help") == shown("-h")
+    assert shown("--help") == shown("-h") == shown("help")
     assert shown("queue", "--help") == shown("queue", "-h")
-    assert shown("run", "--help") == shown("run", "-h")
+    assert shown("run", "--help") == shown("run", "-h") == shown("help", "run")
     words = shown("--help").replace(",", " ").split()
     assert [name for name in lab.command_line().commands if name not in words] == []
-    assert shown("help", "run") == shown("run", "--help")
-    assert shown("help") == shown("--help")
-    version = shown("--version")
-    assert re.fullmatch(r"twinboot \d+\.\d+\.\d+\S* \(\S+\)\n", version)
+    assert re.fullmatch(r"twinboot \d+\.\d+\.\d+\S* \(\S+\)\n", shown("--version"))
 
 
 def test_helps_fit_a_screen_and_help_all_has_every_option(
