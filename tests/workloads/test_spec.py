@@ -289,21 +289,19 @@ def test_a_file_that_cannot_be_used_stops_no_other(tmp_path: Path) -> None:
 
 
 SHIPPED = sorted(JOBS.glob("*.fio"))
-SECTIONS = [
-    pytest.param(path, section, id=f"{path.stem}-{section}")
-    for path in SHIPPED
-    for section in read_job_file(path)
-]
 
 
-def fios_own(text: str, folder: Path) -> dict[str, str]:
-    """The options of a file with one section, besides its name, as fio writes them."""
-    file = folder / "fios.fio"
-    file.write_text(text)
-    done = completed(["fio", "--showcmd", str(file)], cwd=folder)
+def command_of(file: Path) -> str:
+    """What fio reads in a file, as the command line that it shows."""
+    done = completed(["fio", "--showcmd", str(file)], cwd=file.parent)
     assert not done.stderr
+    return done.stdout.strip()
+
+
+def fios_own(command: str) -> dict[str, str]:
+    """The options of one job on a command line of fio's, besides its name."""
     options: dict[str, str] = {}
-    for word in done.stdout.strip().split(" --")[1:]:
+    for word in command.split(" --")[1:]:
         key, _, value = word.rstrip().partition("=")
         # It quotes what has a blank in it, and leaves the blank where none is needed.
         key, value = key.strip(), value.strip('"')
@@ -357,25 +355,20 @@ def test_any_file_is_what_fio_reads_in_it(blocks: list[tuple[str, str, list[str]
             above = [text for at, text in enumerate(texts[:number]) if at not in jobs]
             # Under one head: for each further one fio shows all that is above it once more.
             above[1:] = [text.partition("\n")[2] for text in above[1:]]
-            assert ours(section) == fios_own("\n".join([*above, texts[number]]), place)
+            (place / "own.fio").write_text("\n".join([*above, texts[number]]))
+            assert ours(section) == fios_own(command_of(place / "own.fio"))
             assert section.fio[0] == f"--name={blocks[number][0]}"
 
 
-@pytest.mark.parametrize(("path", "section"), SECTIONS)
-def test_arguments_say_what_fio_reads_in_a_shipped_file(
-    path: Path, section: str, tmp_path: Path
-) -> None:
-    head, *rest = re.split(r"^(?=\[)", path.read_text(), flags=re.M)
-    shared, own = rest[0], next(text for text in rest if text.startswith(f"[{section}]"))
-    job = read_job_file(path)[section]
-    assert job.fio[0] == f"--name={section}"
-    assert ours(job) == fios_own(head + shared + own, tmp_path)
-
-
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_fio_takes_the_file_as_it_is(path: Path) -> None:
-    done = completed(["fio", "--parse-only", str(path)], check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_arguments_say_what_fio_reads_in_a_shipped_file(path: Path) -> None:
+    # Each has one [global], which is shown first and holds for all.
+    shared, *jobs = command_of(path).split(" --name=")
+    sections = read_job_file(path)
+    assert [section.fio[0] for section in sections.values()] == [f"--name={n}" for n in sections]
+    assert [ours(section) for section in sections.values()] == [
+        fios_own(f"{shared} --name={job}") for job in jobs
+    ]
     # To be run by hand it needs a size, jobs and an end.
     assert {"size", "numjobs", "runtime"} <= {
         line.partition("=")[0] for line in path.read_text().splitlines()
