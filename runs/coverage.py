@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from errors import InfraError, LabError, RecordError, SpecError, UsageError
@@ -65,7 +66,13 @@ def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
     if not tables:
         step = "measure some: ./lab.py dev coverage add SESSION"
         raise InfraError("no coverage of any kernel", where=str(folder), next_step=step)
-    return coverage.read(tables[0])
+    return _read(tables[0], tables[0].lstat().st_mtime_ns)
+
+
+@lru_cache(2)
+def _read(table: Path, written_ns: int) -> Coverage:
+    """A table as it was last written: after each save, and for each entry recalled, it is asked."""
+    return coverage.read(table)
 
 
 def _place(name: str) -> int:

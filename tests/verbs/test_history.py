@@ -1,6 +1,7 @@
 """The history and the gate from the command line, over nights made of session folders."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,20 @@ def _tonight(record: RunRecord, number: int) -> RunRecord:
     return but(record, arm=NAMES[record.arm], samples=samples)
 
 
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sessions of five nights, slow from the fourth on."""
+    folder = tmp_path_factory.mktemp("nights")
+    for number in range(1, 6):
+        night(folder, number, slow=number >= 4)
+    return folder
+
+
 @pytest.fixture
-def sessions(tmp_path: Path) -> list[Path]:
-    return [night(tmp_path, number, slow=number >= 4) for number in range(1, 6)]
+def sessions(tmp_path: Path, nights: Path) -> list[Path]:
+    """Copies of them, of this test alone."""
+    shutil.copytree(nights, tmp_path, dirs_exist_ok=True)
+    return [tmp_path / f"night-{number}" for number in range(1, 6)]
 
 
 def test_the_night_and_the_function_are_named_until_they_are_acknowledged(

@@ -13,15 +13,19 @@ from tests.history.factory import Nights, with_functions
 from tests.values import data
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> Path:
-    """A session ``s``, a history ``h``, a queue ``q``, a mailbox ``m`` and an empty folder."""
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session ``s``, a history ``h``, a queue ``q``, a mailbox ``m`` and an empty folder.
+
+    Of all tests: each sees that nothing is made in it.
+    """
+    folder = tmp_path_factory.mktemp("places")
     for name in ("none-yet", "m/cur", "m/new", "m/tmp"):
-        (tmp_path / name).mkdir(parents=True)
-    QueueStore(tmp_path / "q").create()
-    HistoryStore(tmp_path / "h").add(Nights((0.0,)).entries()[0])
-    stored(tmp_path / "s", ExactSession())
-    return tmp_path
+        (folder / name).mkdir(parents=True)
+    QueueStore(folder / "q").create()
+    HistoryStore(folder / "h").add(Nights((0.0,)).entries()[0])
+    stored(folder / "s", ExactSession())
+    return folder
 
 
 @pytest.mark.parametrize("line", data(__file__, "each_verb_says_so"))
