@@ -38,24 +38,26 @@ KEPT = {
 }
 
 
-def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of everything that a file gives a name to."""
+def names_in(tree: ast.Module) -> Iterator[tuple[int, str, bool]]:
+    """Line and name of everything that a file gives a name to, and whether it is a class."""
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.lineno, node.name
+            case ast.ClassDef():
+                yield node.lineno, node.name, True
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.lineno, node.name, False
             case ast.arg():
-                yield node.lineno, node.arg
+                yield node.lineno, node.arg, False
             case ast.Name(ctx=ast.Store()):
-                yield node.lineno, node.id
+                yield node.lineno, node.id, False
             case ast.Attribute(ctx=ast.Store()):
-                yield node.lineno, node.attr
+                yield node.lineno, node.attr, False
             case ast.ExceptHandler(name=str(name)):
-                yield node.lineno, name
+                yield node.lineno, name, False
             case ast.alias(asname=str(name)):
-                yield getattr(node, "lineno", 1), name
+                yield getattr(node, "lineno", 1), name, False
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield node.lineno, name
+                yield node.lineno, name, False
 
 
 def is_speech(name: str) -> bool:
@@ -65,9 +67,9 @@ def is_speech(name: str) -> bool:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    """A file of this tree, once for all that is asked of it."""
-    return ast.parse(path.read_text())
+def names_of(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    """Line and name of everything in a file, and whether it is a class; read once for all tests."""
+    return tuple(names_in(ast.parse(path.read_text())))
 
 
 def files() -> list[Path]:
@@ -84,7 +86,7 @@ def spoken(top: Path, paths: list[Path]) -> list[str]:
     return [
         f"{path.relative_to(top)}:{line}: {name}"
         for path in paths
-        for line, name in names_in(parsed(path))
+        for line, name, _ in names_of(path)
         if is_speech(name) and (str(path.relative_to(top)), name) not in KEPT
     ]
 
@@ -93,9 +95,9 @@ def doubled(top: Path, paths: list[Path]) -> list[str]:
     """``NAME: FILE, FILE`` of each class name that several files define."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in paths:
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path.relative_to(top)}:{node.lineno}")
+        for line, name, is_class in names_of(path):
+            if is_class:
+                places[name].append(f"{path.relative_to(top)}:{line}")
     return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > 1]
 
 
@@ -109,8 +111,7 @@ def test_a_class_name_has_one_meaning() -> None:
 
 def test_every_exception_is_needed() -> None:
     for file, name in KEPT:
-        names = {each for _, each in names_in(parsed(CHECKOUT / file))}
-        assert name in names, (file, name)
+        assert name in {each for _, each, _ in names_of(CHECKOUT / file)}, (file, name)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ BASH = data(__file__, "bash")
 
 
 @pytest.fixture
-def asked(main: Terminal, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+def answered(main: Terminal, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
     """The status and the answer to a shell that asks by these variables."""
 
     def answer(**variables: str) -> tuple[int, str]:
@@ -45,13 +45,15 @@ WORDS = [
 
 @pytest.mark.parametrize(("words", "offered", "not_offered"), WORDS)
 def test_what_may_come_next_is_offered(
-    asked: Callable[..., tuple[int, str]],
+    answered: Callable[..., tuple[int, str]],
     words: tuple[str, ...],
     offered: set[str],
     not_offered: set[str],
 ) -> None:
     line = " ".join(("twinboot", *words))
-    _, text = asked(_TWINBOOT_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words)))
+    _, text = answered(
+        _TWINBOOT_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words))
+    )
     completions = set(text.split())
     assert offered <= completions
     assert not not_offered & completions
@@ -76,18 +78,18 @@ def test_bash_completes(environment: dict[str, str], tmp_path: Path) -> None:
     assert (workloads.stdout.split(), workloads.stderr) == (["filemap-4k,thp-matrix"], "")
 
 
-def test_zsh_and_fish_are_answered_in_their_form(asked: Callable[..., tuple[int, str]]) -> None:
+def test_zsh_and_fish_are_answered_in_their_form(answered: Callable[..., tuple[int, str]]) -> None:
     zsh = {"_TWINBOOT_COMPLETE": "complete_zsh"}
-    _, verbs = asked(_TYPER_COMPLETE_ARGS="twinboot que", **zsh)
+    _, verbs = answered(_TYPER_COMPLETE_ARGS="twinboot que", **zsh)
     assert re.fullmatch(r"_arguments '\*: :\(\(\"queue\":\"[^\"]+\"\)\)'", verbs)
-    assert asked(_TYPER_COMPLETE_ARGS="twinboot report ./x", **zsh)[1] == "_files"
+    assert answered(_TYPER_COMPLETE_ARGS="twinboot report ./x", **zsh)[1] == "_files"
     fish = {"_TWINBOOT_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    _, modes = asked(_TYPER_COMPLETE_ARGS="twinboot run --mode ", **fish)
+    _, modes = answered(_TYPER_COMPLETE_ARGS="twinboot run --mode ", **fish)
     assert modes.split() == ["exact", "wall", "native"]
     fish["_TYPER_COMPLETE_FISH_ACTION"] = "is-args"
     # Whether fish offers these, or files.
-    assert asked(_TYPER_COMPLETE_ARGS="twinboot run --mode ", **fish)[0] == 0
-    assert asked(_TYPER_COMPLETE_ARGS="twinboot report ./x", **fish)[0] == 1
+    assert answered(_TYPER_COMPLETE_ARGS="twinboot run --mode ", **fish)[0] == 0
+    assert answered(_TYPER_COMPLETE_ARGS="twinboot report ./x", **fish)[0] == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
