@@ -106,8 +106,8 @@ def pytest_configure(config: pytest.Config) -> None:
     collect_seldom()
     # What tests guests boots them, whatever is kept of earlier sessions.
     os.environ.setdefault("TWINBOOT_MEASURE_AGAIN", "1")
-    # How long an example takes is the host's doing.
-    settings.register_profile("any host", deadline=None)
+    # How long an example takes is the host's doing.  Each run draws others.
+    settings.register_profile("any host", deadline=None, max_examples=40)
     settings.load_profile("any host")
     config.pluginmanager.register(CpuClock())
 

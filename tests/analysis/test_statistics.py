@@ -126,7 +126,6 @@ def test_signed_rank_interval_published_example() -> None:
     assert s.signed_rank_p(change) == pytest.approx(0.0390625)
 
 
-@settings(max_examples=60)
 @given(st.lists(finite, min_size=1, max_size=14, unique_by=abs).filter(lambda d: 0 not in d))
 def test_signed_rank_p_is_scipys(differences: list[float]) -> None:
     expected = scipy.stats.wilcoxon(differences, method="exact").pvalue
@@ -143,7 +142,6 @@ def test_signed_rank_p_with_ties_is_that_of_all_sign_patterns() -> None:
     assert s.signed_rank_p([*differences, 0.0]) == pytest.approx(expected)
 
 
-@settings(max_examples=60)
 @given(st.lists(finite, min_size=2, max_size=20).filter(lambda d: np.std(d) > 1e-3))
 def test_t_is_scipys(differences: list[float]) -> None:
     result = scipy.stats.ttest_1samp(differences, 0)
@@ -153,7 +151,6 @@ def test_t_is_scipys(differences: list[float]) -> None:
     assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
 
 
-@settings(max_examples=40)
 @given(st.lists(finite, min_size=8, max_size=12))
 def test_interval_and_p_value_agree_about_zero(differences: list[float]) -> None:
     distinct = np.abs(differences)

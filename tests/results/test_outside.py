@@ -168,7 +168,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(PIECES | st.text(max_size=40), max_size=6), st.sampled_from(["", "base="]))
 def test_no_text_ends_the_lab(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], arm: str

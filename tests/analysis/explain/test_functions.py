@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.counts import MOST_LISTED, Recorded
@@ -278,7 +278,6 @@ COUNT = st.tuples(st.integers(0, 10**9), st.integers(0, 10**6))
 FUNCTIONS = st.dictionaries(st.text(min_size=1, max_size=8), COUNT, min_size=1, max_size=8)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(FUNCTIONS, FUNCTIONS), min_size=1, max_size=3), st.integers(0, 10**6))
 def test_any_profile_adds_up(
     blocks: list[tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]], user: int
