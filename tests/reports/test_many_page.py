@@ -97,14 +97,12 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def test_renderings_are_what_the_schema_says(
     validator: jsonschema.Draft202012Validator,
-    normal: Comparison,
     counted: Comparison,
     hostile: Comparison,
-    five: SessionComparison,
     failed_five: SessionComparison,
     stepwise: SessionComparison,
 ) -> None:
-    for session in (normal, counted, hostile, five, failed_five, stepwise):
+    for session in (counted, hostile, failed_five, stepwise):
         validator.validate(json.loads(render(session, "json")))
 
 
@@ -119,8 +117,7 @@ def test_the_schema_refuses_what_is_not_rendered(
     del wrong[0]["schema_version"]
     wrong[1]["comparisons"][0]["extra"] = 1
     wrong[2]["comparisons"][0]["cases"][0]["metrics"][0]["direction"] = "sideways"
-    for document in wrong:
-        assert list(validator.iter_errors(document))
+    assert not any(map(validator.is_valid, wrong))
 
 
 def test_patch_by_patch_says_which_functions_each_step_changed() -> None:

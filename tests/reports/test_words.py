@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import pytest
 
@@ -114,13 +115,21 @@ SESSIONS: dict[str, Callable[[], Session]] = {
     "wall, 1 block": lambda: WallSession(blocks=12, recorded=1).compared(),
 }
 FIXTURES = ("counted", "five", "failed_five", "stepwise", "matrix")
+HOSTILE = ("hostile", "hostile_five", "hostile_counts")
+Rendered = Callable[[str, str], str]
 
 
 @pytest.fixture(scope="module")
 def sessions(request: pytest.FixtureRequest) -> dict[str, SessionComparison]:
     every = {name: whole(made()) for name, made in SESSIONS.items()}
-    named = {name: whole(request.getfixturevalue(name)) for name in FIXTURES}
+    named = {name: whole(request.getfixturevalue(name)) for name in (*FIXTURES, *HOSTILE)}
     return every | named
+
+
+@pytest.fixture(scope="module")
+def rendered(sessions: dict[str, SessionComparison]) -> Rendered:
+    """A form of a session, made once for all tests."""
+    return cache(lambda name, form: render(sessions[name], form))
 
 
 def test_golden(sessions: dict[str, SessionComparison]) -> None:
@@ -166,16 +175,14 @@ def words_of(blocks: Sequence[Block]) -> Iterator[str]:
                 pass
 
 
-def shown(session: SessionComparison, form: str) -> str:
+def joined(form: str) -> str:
     """A form without its line breaks and without what its markup needs."""
-    rendered = render(session, form, width=10_000 if form == "text" else None)
-    rendered = ParsedPage(rendered).text if form == "html" else rendered
-    return " ".join(re.sub(r"\\(.)", r"\1", rendered).split())
+    return " ".join(re.sub(r"\\(.)", r"\1", form).split())
 
 
 @pytest.mark.parametrize("name", [*SESSIONS, *FIXTURES])
 def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
-    name: str, sessions: dict[str, SessionComparison]
+    name: str, sessions: dict[str, SessionComparison], rendered: Rendered
 ) -> None:
     session = per_operation(sessions[name])
     # A page has the subject as a list of facts.
@@ -183,7 +190,8 @@ def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
     blocks = [block for section in sections for block in section(View(session))]
     sentences = {line for line in words_of(blocks) if line.strip()}
     assert len(sentences) > 15
-    page, report, lines = (shown(session, form) for form in ("html", "markdown", "text"))
+    page, report = joined(ParsedPage(rendered(name, "html")).text), rendered(name, "markdown")
+    report, lines = joined(report), joined(render(session, "text", width=10_000))
     for sentence in sentences:
         line = " ".join(clean_line(sentence).split())
         assert line in report, sentence
@@ -194,35 +202,30 @@ def test_every_sentence_of_the_text_is_on_the_page_and_in_markdown(
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_mails_and_the_summary_say_how_it_ended(
-    name: str, sessions: dict[str, SessionComparison]
+    name: str, sessions: dict[str, SessionComparison], rendered: Rendered
 ) -> None:
     """The headline, whole, and no row of dashes where nothing was measured."""
     session = sessions[name]
     head = headline(session)
     for form in ("lkp", "mmtests", "summary"):
-        rendered = " ".join(
-            re.sub(r"[\\\u2060]", "", render(session, form)).replace("±", "+-").split()
-        )
-        assert head.text.replace("±", "+-")[:60] in rendered, form
+        shown = " ".join(re.sub(r"[\\\u2060]", "", rendered(name, form)).replace("±", "+-").split())
+        assert head.text.replace("±", "+-")[:60] in shown, form
     if not head.has_verdicts and not any(metric.base for metric in session.primary):
-        assert "4k.refaults_per_io" not in shown(session, "html")
+        assert "4k.refaults_per_io" not in ParsedPage(rendered(name, "html")).text
 
 
-@pytest.mark.parametrize("name", [*SESSIONS, "hostile", "hostile_five", "hostile_counts"])
-def test_no_form_moves_a_cursor_or_makes_an_element(
-    name: str, sessions: dict[str, SessionComparison], request: pytest.FixtureRequest
-) -> None:
-    session = sessions.get(name) or whole(request.getfixturevalue(name))
+@pytest.mark.parametrize("name", [*SESSIONS, *HOSTILE])
+def test_no_form_moves_a_cursor_or_makes_an_element(name: str, rendered: Rendered) -> None:
     for form in forms.FORMS:
-        rendered = render(session, form)
-        assert all(c.isprintable() or c in "\n\t" for c in rendered.replace("\xa0", "")), form
+        shown = rendered(name, form)
+        assert shown.translate(dict.fromkeys(map(ord, "\n\t\xa0"))).isprintable(), form
         if form == "html":
-            page = ParsedPage(rendered)
+            page = ParsedPage(shown)
             assert page.open == []
             assert [tag for tag, _ in page.tags].count("script") == 1
         if form in ("markdown", "summary"):
-            outside_code = "".join(rendered.split("```")[::2])
+            outside_code = "".join(shown.split("```")[::2])
             assert "<script" not in outside_code.replace(r"\<script", ""), form
         if form in ("letter", "mmtests"):
-            assert rendered.isascii()
-            assert max(map(len, rendered.splitlines())) <= 75, form
+            assert shown.isascii()
+            assert max(map(len, shown.splitlines())) <= 75, form
