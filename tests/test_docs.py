@@ -3,12 +3,11 @@
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
-
-import pytest
 
 import lab
 from experiment.load import load_experiment
@@ -78,9 +77,20 @@ def house_words(text: str) -> dict[str, str]:
     }
 
 
+@cache
+def program() -> Any:
+    """The command line, of which hundreds of lines are looked up."""
+    return lab.command_line()
+
+
+@cache
+def loaded(command: Any) -> Any:
+    return command.load() if hasattr(command, "load") else command
+
+
 def verbs(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """A command and all below it, with their names."""
-    command = command.load() if hasattr(command, "load") else command
+    command = loaded(command)
     yield name, command
     for each, below in getattr(command, "commands", {}).items():
         yield from verbs(below, f"{name} {each}".strip())
@@ -104,9 +114,9 @@ def unknown_in(line: str) -> str:
     verb, *rest = expanded(shlex.split(words.replace("...", "")))
     if verb.isupper() or verb == "--help":
         return ""
-    command: Any = lab.command_line().commands.get(verb)
+    command: Any = program().commands.get(verb)
     while command is not None:
-        command = command.load() if hasattr(command, "load") else command
+        command = loaded(command)
         if not hasattr(command, "commands") or not rest or rest[0].startswith("-"):
             break
         verb, *rest = rest
@@ -118,37 +128,39 @@ def unknown_in(line: str) -> str:
     return " ".join(word for word in given if word not in known | {"--help", "-h"})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings(page: Path) -> None:
-    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+def wrong(problems: Callable[[Path, str], Any], pages: Iterable[Path] = PAGES) -> dict[str, Any]:
+    """By page what is wrong there, of those where anything is."""
+    every = {page.name: problems(page, page.read_text(encoding="utf-8")) for page in pages}
+    return {name: each for name, each in every.items() if each}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_are_those_of_the_lab(page: Path) -> None:
-    unknown = {line: unknown_in(line) for line in commands(page.read_text(encoding="utf-8"))}
-    assert {line: words for line, words in unknown.items() if words} == {}
+def test_links_lead_to_files_and_headings() -> None:
+    assert wrong(broken_links) == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_targets_of_make_exist(page: Path) -> None:
+def test_commands_are_those_of_the_lab() -> None:
+    assert wrong(lambda page, text: [line for line in commands(text) if unknown_in(line)]) == {}
+
+
+def test_targets_of_make_exist() -> None:
     targets = re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.M)
-    text = page.read_text(encoding="utf-8")
-    shown = [line for block in BLOCK.findall(text) for line in block.splitlines()]
-    shown += CODE.findall(BLOCK.sub("", text))
-    named = {match[1] for line in shown if (match := MAKE.match(line))}
-    assert named - set(targets) == set()
+
+    def unknown(page: Path, text: str) -> set[str]:
+        shown = [line for block in BLOCK.findall(text) for line in block.splitlines()]
+        shown += CODE.findall(BLOCK.sub("", text))
+        return {match[1] for line in shown if (match := MAKE.match(line))} - set(targets)
+
+    assert wrong(unknown) == {}
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in NOTEBOOK], ids=lambda page: page.name
-)
-def test_documents_use_the_words_of_the_field(page: Path) -> None:
-    assert house_words(without_code(page.read_text(encoding="utf-8"))) == {}
+def test_documents_use_the_words_of_the_field() -> None:
+    pages = [page for page in PAGES if page not in NOTEBOOK]
+    assert wrong(lambda page, text: house_words(without_code(text)), pages) == {}
 
 
 def test_help_uses_the_words_of_the_field() -> None:
     spoken = {}
-    for name, command in verbs(lab.command_line(), ""):
+    for name, command in verbs(program(), ""):
         texts = [
             command.help,
             command.epilog,

@@ -67,9 +67,10 @@ STORED = [kind for kind in _kinds(Record) if kind.__module__.startswith("results
 SPECIFIED = sorted({*_kinds(Frozen)}, key=lambda kind: kind.__qualname__)
 
 
-@pytest.mark.parametrize("kind", [*STORED, *SPECIFIED], ids=lambda kind: kind.__name__)
-def test_every_number_has_a_bound(kind: type[Any]) -> None:
-    assert list(_unbounded(TypeAdapter(kind).json_schema(), kind.__name__)) == []
+def test_every_number_has_a_bound() -> None:
+    assert min(len(STORED), len(SPECIFIED)) > 40
+    for kind in (*STORED, *SPECIFIED):
+        assert list(_unbounded(TypeAdapter(kind).json_schema(), kind.__name__)) == []
 
 
 def test_what_is_calculated_with_such_numbers_is_a_number() -> None:

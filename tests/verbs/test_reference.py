@@ -205,9 +205,10 @@ def test_each_example_is_parsed(
 ) -> None:
     # Sessions of examples are nowhere.
     monkeypatch.setattr(options, "session_folder", lambda name: name)
+    program = lab.command_line()
     for line in (line for lines in examples.values() for line in lines):
         words = shlex.split(line.partition("lab.py")[2].partition("  # ")[0])
-        command: Any = lab.command_line()
+        command: Any = program
         path = list(words)
         while isinstance(command, TyperGroup):
             name, *words = words
