@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import struct
 import sys
 from collections.abc import Collection, Sequence
@@ -58,7 +57,7 @@ PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
 
 
 def program(machine: str, allowed: Collection[str] = ()) -> bytes:
-    """The filter for a ``platform.machine()``; KeyError: one whose numbers are not known.
+    """The filter for a machine of ``os.uname()``; KeyError: one whose numbers are not known.
 
     ``allowed`` are names of ``REFUSED`` that are not refused.
     """
@@ -94,7 +93,7 @@ class _Program(ctypes.Structure):
 
 def restrict(allowed: Collection[str]) -> None:
     """Have the kernel refuse calls to this process and its children; OSError: it cannot."""
-    steps = program(platform.machine(), allowed)
+    steps = program(os.uname().machine, allowed)
     filtered = _Program(len(steps) // 8, steps)
     library = ctypes.CDLL(None, use_errno=True)
     for call in (

@@ -70,18 +70,44 @@ class Lab:
         """Write a series with one patch for each edit of the fake tree."""
         folder = self.checkout / "configs/series" / name
         folder.mkdir(parents=True)
-        scratch = self.checkout / f"scratch-{name}"
+        wanted = (state(self.source), name, edits, subject)
+        if wanted not in MADE:
+            self._make(folder, edits, subject or f"mm: {name}, step {{}}")
+            MADE[wanted] = {path.name: path.read_text() for path in folder.glob("*.patch")}
+        for file, text in MADE[wanted].items():
+            (folder / file).write_text(text)
+        return sorted(folder.glob("*.patch"))
+
+    def _make(self, folder: Path, edits: Sequence[Callable[[Path], None]], subject: str) -> None:
+        scratch = self.checkout / "scratch"
         shutil.copytree(self.source, scratch)
-        git(scratch, "init", "-q")
-        git(scratch, "add", ".")
-        git(scratch, "commit", "-qm", "base")
+        commit_all(scratch)
         for number, edit in enumerate(edits, 1):
             edit(scratch)
             git(scratch, "add", "-A")
-            git(scratch, "commit", "-qm", subject or f"mm: {name}, step {number}")
+            git(scratch, "commit", "-qm", subject.format(number))
         git(scratch, "format-patch", "-q", "-o", str(folder), f"-{len(edits)}")
         shutil.rmtree(scratch)
-        return sorted(folder.glob("*.patch"))
+
+
+# Series that were made before, by the source, name, edits and subject that they are of.
+MADE: dict[tuple[object, ...], dict[str, str]] = {}
+
+
+def state(folder: Path) -> tuple[tuple[str, bytes, int], ...]:
+    """Files of a tree: paths, contents, and whether each is executable."""
+    return tuple(
+        (str(path.relative_to(folder)), path.read_bytes(), path.stat().st_mode & 0o111)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".git" not in path.parts
+    )
+
+
+def commit_all(folder: Path) -> None:
+    """Make a folder a repository with one commit; hooks of the host's are not in it."""
+    git(folder, "init", "-q", "--template=", "-b", "topic")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base", "--date=2026-01-01T00:00:00Z")
 
 
 def keep(spec: SeriesSpec, *, checkout: Path, cache: Path, repository: str = "") -> SeriesSpec:

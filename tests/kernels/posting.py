@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from email.header import Header
 from pathlib import Path
 
-from tests.kernels.fake import Lab, git
+from tests.kernels.fake import Lab, commit_all, git
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,7 @@ def post(lab: Lab, *edits: Callable[[Path], None], version: int = 1, cover: str 
     scratch = lab.checkout / f"posted-{version}"
     out = lab.checkout / f"out-{version}"
     shutil.copytree(lab.source, scratch)
-    git(scratch, "init", "-q")
-    git(scratch, "add", ".")
-    git(scratch, "commit", "-qm", "base", "--date=2026-01-01T00:00:00Z")
+    commit_all(scratch)
     for number, edit in enumerate(edits, 1):
         edit(scratch)
         git(scratch, "add", "-A")
@@ -93,9 +91,7 @@ def repository(lab: Lab, *edits: Callable[[Path], None]) -> Path:
     """The source as a repository: tag ``base``, and one commit an edit on ``topic``."""
     folder = lab.checkout / "repository"
     shutil.copytree(lab.source, folder)
-    git(folder, "init", "-q", "-b", "topic")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "base")
+    commit_all(folder)
     git(folder, "tag", "base")
     for number, edit in enumerate(edits):
         edit(folder)

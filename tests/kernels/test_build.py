@@ -69,10 +69,9 @@ def test_a_built_kernel_is_complete_and_says_what_it_is(lab: Lab) -> None:
     assert "  CC      mm/filemap.o" in (kernel.folder / kernel.identity.build_log).read_text()
 
 
-def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
-    kernel = provide(lab.request())
-    files = addresses.load(kernel.origins)
-    lines = (line.split() for line in kernel.system_map.read_text().splitlines())
+def test_a_built_kernel_knows_the_files_of_its_functions(base: Kernel) -> None:
+    files = addresses.load(base.origins)
+    lines = (line.split() for line in base.system_map.read_text().splitlines())
     placed = {name: files[int(at, 16)].file for at, kind, name in lines if kind in "tT"}
     assert placed == {
         "start": "init.c",
@@ -83,6 +82,7 @@ def test_a_built_kernel_knows_the_files_of_its_functions(lab: Lab) -> None:
     }
 
 
+@pytest.mark.usefixtures("base")
 @pytest.mark.parametrize("boxed", [False, True])
 def test_the_lines_of_either_arm_are_those_of_its_own_source(lab: Lab, *, boxed: bool) -> None:
     if boxed and sandbox.available() is None:
@@ -107,22 +107,20 @@ def test_the_lines_of_either_arm_are_those_of_its_own_source(lab: Lab, *, boxed:
     assert not list(lab.cache.glob("trees/*/boxed"))
 
 
-def test_lines_are_had_where_no_objects_are_kept(lab: Lab) -> None:
-    kernel = provide(lab.request())
+def test_lines_are_had_where_no_objects_are_kept(lab: Lab, base: Kernel) -> None:
     for objects in lab.cache.glob("trees/*/src/obj-*"):
         shutil.rmtree(objects)
-    sources = build.sources_of(lab.request(), kernel, ["mm/filemap.c"])
+    sources = build.sources_of(lab.request(), base, ["mm/filemap.c"])
     assert sources.objects
 
 
-def test_second_time_comes_from_the_cache_without_make(lab: Lab) -> None:
-    first = provide(lab.request())
-    stamp = first.image.stat().st_mtime_ns
+def test_second_time_comes_from_the_cache_without_make(lab: Lab, base: Kernel) -> None:
+    stamp = base.image.stat().st_mtime_ns
     tree = next((lab.cache / "trees").iterdir())
     (tree / "src/Makefile").write_text("all:\n\tfalse\n")
     calls: list[MakeProgress] = []
     again = provide(lab.request(), progress=calls.append)
-    assert again == first
+    assert again == base
     assert again.image.stat().st_mtime_ns == stamp
     assert calls == []
 
@@ -136,9 +134,9 @@ def test_second_arm_starts_from_the_first_arms_objects(lab: Lab, base: Kernel) -
     assert compiled(again.folder / log) == ["mm/filemap.o"]
 
 
+@pytest.mark.usefixtures("base")
 def test_an_arm_built_after_another_is_the_same_as_one_built_alone(lab: Lab) -> None:
     patches = lab.series("grown", GROWN)
-    provide(lab.request())
     after = provide(lab.request(patches))
     alone = provide(lab.request(patches, cache=lab.cache.with_name("other")))
     assert after.image.read_bytes() == alone.image.read_bytes()
@@ -238,15 +236,15 @@ def test_key_depends_on_all_that_decides_the_kernel(lab: Lab) -> None:
     assert len(keys) == 5
 
 
-def test_a_kernel_that_is_a_process_is_built_beside_the_others(lab: Lab) -> None:
+def test_a_kernel_that_is_a_process_is_built_beside_the_others(lab: Lab, base: Kernel) -> None:
     (lab.checkout / "configs/kconfig/um.config").write_text("CONFIG_SMP=n\n")
     spec = but(lab.spec, mode="native", flavour="um")
-    exact, native = provide(lab.request()), provide(lab.request(spec=spec))
+    native = provide(lab.request(spec=spec))
     assert native.image.name == "linux"
     assert native.image.read_bytes()[:4] == b"\x7fELF"
     assert native.identity.flavour == "um"
     assert len({order.read_bytes() for order in native.orders}) > 1
-    assert exact.identity.key != native.identity.key
+    assert base.identity.key != native.identity.key
     # Objects of one are never copied to begin the other: they are another compiler's command.
     lines = [(tree / "toolchain").read_text() for tree in lab.cache.glob("trees/*/src/obj-*")]
     assert len(lines) == len(set(lines)) == 2
@@ -394,9 +392,11 @@ def test_the_object_alone_is_built_to_find_the_patch(lab: Lab, broken_at: int) -
 
 
 @pytest.mark.parametrize("base_is_cached", [True, False])
-def test_a_mistake_in_a_makefile_shows_in_configuring(lab: Lab, base_is_cached: bool) -> None:
+def test_a_mistake_in_a_makefile_shows_in_configuring(
+    request: pytest.FixtureRequest, lab: Lab, base_is_cached: bool
+) -> None:
     if base_is_cached:
-        provide(lab.request())
+        request.getfixturevalue("base")
     number, _ = blamed(
         lab,
         "makefile",
@@ -694,6 +694,7 @@ def test_a_build_that_fills_the_disk_is_ended_and_blamed(
     assert boxed(lab, lab.series("good", COMMENT)).identity.code_key == base.identity.code_key
 
 
+@pytest.mark.usefixtures("base")
 @pytest.mark.parametrize("how", ['#include "{}"', '__asm__(".incbin \\"{}\\"");'])
 def test_a_source_file_reads_no_file_of_the_host(lab: Lab, tmp_path: Path, how: str) -> None:
     secret = secret_at(tmp_path)
@@ -708,11 +709,11 @@ def test_a_source_file_reads_no_file_of_the_host(lab: Lab, tmp_path: Path, how: 
 
 
 @pytest.mark.parametrize("made", data(__file__, "what_no_build_makes_is_not_read_by_the_lab"))
-def test_what_no_build_makes_is_not_read_by_the_lab(lab: Lab, made: str) -> None:
+def test_what_no_build_makes_is_not_read_by_the_lab(lab: Lab, base: Kernel, made: str) -> None:
     links = replace("Makefile", 'Kernel: $< is ready"', f'ready"; {made}')
     with pytest.raises(SeriesError, match="what no build makes"):
         boxed(lab, lab.series("links", links))
-    assert cached_kernels(lab.cache) == []
+    assert cached_kernels(lab.cache) == [base]
 
 
 @pytest.mark.parametrize(
@@ -722,15 +723,14 @@ def test_links_within_the_objects_stay(inside: str, target: str, out: bool) -> N
     assert leads_out(inside, Path(target)) is out
 
 
-def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
-    kernel = provide(lab.request())
-    image = kernel.image.read_bytes()
+def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab, base: Kernel) -> None:
+    image = base.image.read_bytes()
     for change in (
-        lambda: kernel.image.write_bytes(b"EVIL"),
-        lambda: kernel.system_map.unlink(),
-        lambda: (kernel.folder / "added.ko").write_bytes(b"EVIL"),
-        lambda: (kernel.folder / store.DIGESTS).write_text("[]"),
-        lambda: (kernel.folder / store.DIGESTS).unlink(),
+        lambda: base.image.write_bytes(b"EVIL"),
+        lambda: base.system_map.unlink(),
+        lambda: (base.folder / "added.ko").write_bytes(b"EVIL"),
+        lambda: (base.folder / store.DIGESTS).write_text("[]"),
+        lambda: (base.folder / store.DIGESTS).unlink(),
     ):
         change()
         again = provide(lab.request())
@@ -738,18 +738,19 @@ def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab) -> None:
         assert again.modules == ()
 
 
-def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(lab: Lab) -> None:
+def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(
+    lab: Lab, base: Kernel
+) -> None:
     additions = lab.checkout / "configs/kconfig/additions"
     additions.mkdir()
     (additions / "tests.config").write_text("CONFIG_MODULES=y\n")
-    plain = provide(lab.request())
     more = provide(lab.request(spec=but(lab.spec, additions=("tests",))))
     assert [path.name for path in more.modules] == ["test_walk.ko"]
     assert more.identity.flavour == "perf+tests"
     assert "CONFIG_MODULES=y" in more.config.read_text()
     # The kernel without them has the key that it always had, and no modules.
-    assert (plain.identity.flavour, plain.modules) == ("perf", ())
-    assert plain.identity.key != more.identity.key
+    assert (base.identity.flavour, base.modules) == ("perf", ())
+    assert base.identity.key != more.identity.key
 
 
 def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,8 @@ SIGNED = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQEz\n -----END PGP SIGNATUR
 def test_what_a_repository_names_is_not_run(kind: str, lab: Lab, tmp_path: Path) -> None:
     folder = repository(lab, FASTER)
     program = script(tmp_path / "program", f"touch {tmp_path}/canary\nexit 1")
+    for name in ("hooks", "info"):
+        (folder / ".git" / name).mkdir(exist_ok=True)
     place = folder
     if kind == "submodule":
         git(folder, "clone", "-q", ".", "sub")
@@ -189,10 +192,9 @@ def test_a_file_that_no_kernel_has_is_not_read(lab: Lab, tmp_path: Path) -> None
     assert lay_out(f"git:{folder}@topic", ["mm/slow.c"], tmp_path, **lab.where)
 
 
-@pytest.fixture
-def full(tmp_path: Path) -> Path:
-    """Five commits of a tree that is a kernel's by its names, to be cloned in part."""
-    folder = tmp_path / "full"
+@pytest.fixture(scope="module")
+def five_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("five") / "full"
     (folder / "mm").mkdir(parents=True)
     (folder / "lib").mkdir()
     for name in ("Makefile", "Kconfig"):
@@ -206,6 +208,12 @@ def full(tmp_path: Path) -> Path:
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
         git(folder, "config", key, "true")
     return folder
+
+
+@pytest.fixture
+def full(five_commits: Path, tmp_path: Path) -> Path:
+    """Five commits of a tree that is a kernel's by its names, to be cloned in part."""
+    return shutil.copytree(five_commits, tmp_path / "full")
 
 
 def clone(full: Path, name: str, *options: str) -> Path:
