@@ -12,8 +12,13 @@ SOURCES = Path(__file__).parent / "probe"
 
 
 @pytest.fixture(scope="session")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    return plugin.provide(tmp_path_factory.mktemp("cache"))
+def probe_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def probe(probe_cache: Path) -> Probe:
+    return plugin.provide(probe_cache)
 
 
 @pytest.fixture(scope="session")

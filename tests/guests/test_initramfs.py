@@ -1,6 +1,7 @@
 import hashlib
 import io
 import os
+import shutil
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -170,11 +171,21 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
+@pytest.fixture
+def cache(built: initramfs.Initramfs, tmp_path: Path) -> Path:
+    """One that has the lab's own programs, and no image."""
+    native = built.path.parents[1] / "native"
+    return shutil.copytree(native, tmp_path / "cache/native").parent
+
+
 @pytest.mark.parametrize("name", ["AGENT", "XFS_OPTIONS"])
 def test_another_agent_and_other_options_of_mkfs_are_another_image(
-    fake_build: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    fake_build: list[Path],
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
-    cache = tmp_path / "cache"
     first = initramfs.provide(cache)
     copy = tmp_path / "copy"
     copy.write_bytes(getattr(initramfs, name).read_bytes())
@@ -186,14 +197,14 @@ def test_another_agent_and_other_options_of_mkfs_are_another_image(
 
 
 def test_image_that_was_removed_or_whose_digest_was_cut_short_is_built_again(
-    fake_build: list[Path], tmp_path: Path
+    fake_build: list[Path], cache: Path
 ) -> None:
-    first = initramfs.provide(tmp_path)
+    first = initramfs.provide(cache)
     first.path.unlink()
-    assert initramfs.provide(tmp_path) == first
+    assert initramfs.provide(cache) == first
     assert first.path.exists()
     first.path.with_suffix(".sha256").write_text("")
-    assert initramfs.provide(tmp_path).sha256 == hashlib.sha256(b"image").hexdigest()
+    assert initramfs.provide(cache).sha256 == hashlib.sha256(b"image").hexdigest()
     assert len(fake_build) == 3
 
 

@@ -176,12 +176,12 @@ def test_options_in_sources(line: int, values: dict[str, str], options: tuple[st
 
 
 def test_looking_at_many_lines_takes_linear_time() -> None:
-    text = "#ifdef CONFIG_A\n" * 100_000 + "x\n" * 100_000
+    text = "#ifdef CONFIG_A\n" * 20_000 + "x\n" * 20_000
     started = time.process_time()
-    options = unmet(text, range(1, 200_000), {})
-    assert len(options) == 199_999
+    options = unmet(text, range(1, 40_000), {})
+    assert len(options) == 39_999
     assert options[-1] == ("A",) * 64
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 5
 
 
 START = 0xFFFFFFFF81000000

@@ -219,8 +219,7 @@ def test_packed_mailboxes(tmp_path: Path, how: str) -> None:
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    bomb = gzip.compress(bytes(64 << 20), 9)
-    for packed in (bomb, lzma.compress(bytes(64 << 20))):
+    for packed in (gzip.compress(bytes(16 << 20)), lzma.compress(bytes(16 << 20))):
         with pytest.raises(SeriesError, match="has 1 MiB, more than 1"):
             unpacked(packed, "x", 1 << 20)
 

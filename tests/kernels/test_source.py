@@ -82,13 +82,25 @@ def test_debian_source_is_named_by_its_version(
     assert identify(installed.identity, **lab.where) == installed
 
 
-def test_debian_source_not_installed_names_the_command(lab: Lab) -> None:
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """All that apt knows: nothing at first."""
+    made = Archive(tmp_path / "archive")
+    monkeypatch.setenv("APT_CONFIG", str(made.config))
+    return made
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_debian_source_not_installed_names_the_command(
+    lab: Lab, archive: Archive, known: bool
+) -> None:
+    if known:
+        archive.add("linux-source-0.2", "0.2.1-1")
     # What apt does not know is the user's mistake, if apt knows any.
-    with pytest.raises((InfraError, UsageError)) as caught:
+    with pytest.raises(UsageError if known else InfraError) as caught:
         identify("deb:linux-source-0.1", **lab.where)
     command = "apt-get install --no-install-recommends linux-source-0.1"
     step = caught.value.next_step
-    known = isinstance(caught.value, UsageError)
     assert step.startswith("apt knows linux-source-" if known else f"{command}; where this release")
     assert "./lab.py fetch linux-source-0.1" in step
 
@@ -128,14 +140,12 @@ def test_a_package_by_a_name_with_a_slash_is_looked_up_nowhere(
 
 
 def test_debian_source_of_a_named_version_is_fetched(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, archive: Archive
 ) -> None:
-    archive = Archive(tmp_path / "archive")
     root = tmp_path / "root"
     (root / "usr/src").mkdir(parents=True)
     tarball(lab, root / "usr/src/linux-source-0.1.tar.xz")
     archive.add("linux-source-0.1", "0.1.2-1~deb12u1", root)
-    monkeypatch.setenv("APT_CONFIG", str(archive.config))
     spec = "deb:linux-source-0.1=0.1.2-1~deb12u1"
     kernel_source = identify(spec, **lab.where)
     assert kernel_source.identity == spec
@@ -146,6 +156,7 @@ def test_debian_source_of_a_named_version_is_fetched(
     assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
 
 
+@pytest.mark.usefixtures("archive")
 def test_debian_source_that_the_archive_has_not(lab: Lab, tmp_path: Path) -> None:
     kernel_source = identify("deb:linux-source-0.1=0.1.2-1", **lab.where)
     match = r"linux-source-0\.1=0\.1\.2-1: apt knows no such package"

@@ -52,13 +52,13 @@ def test_form_that_nobody_knows_does_not_compile(tmp_path: Path) -> None:
 
 
 def test_another_form_is_another_file_and_the_same_one_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, probe_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     built = []
     for version in ("7.2.0", "10.0.2", "7.2.22"):
         fake_qemu(tmp_path, f"QEMU emulator version {version}", "-plugin [file=]<file>")
-        built.append(plugin.provide(tmp_path / "cache"))
+        built.append(plugin.provide(probe_cache))
     assert [probe.api for probe in built] == [1, 3, 1]
     assert built[0].path == built[2].path != built[1].path
     assert built[0].sha256 == built[2].sha256 != built[1].sha256
