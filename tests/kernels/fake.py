@@ -70,11 +70,11 @@ class Lab:
         """Write a series with one patch for each edit of the fake tree."""
         folder = self.checkout / "configs/series" / name
         folder.mkdir(parents=True)
-        wanted = (state(self.source), name, edits, subject)
-        if wanted not in MADE:
+        key = (state(self.source), name, edits, subject)
+        if key not in MADE:
             self._make(folder, edits, subject or f"mm: {name}, step {{}}")
-            MADE[wanted] = {path.name: path.read_text() for path in folder.glob("*.patch")}
-        for file, text in MADE[wanted].items():
+            MADE[key] = {path.name: path.read_text() for path in folder.glob("*.patch")}
+        for file, text in MADE[key].items():
             (folder / file).write_text(text)
         return sorted(folder.glob("*.patch"))
 
