@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from text import escaped
+from text import counted, escaped
 
 Direction = Literal["higher", "lower"]
 # What a number has to be, by kinds of pydantic's.
@@ -220,6 +220,12 @@ def from_validation(error: ValidationError, model: type[BaseModel] = BaseModel) 
         # Said of an array whose entries are wrong, too: they do not count.
         if details["type"] != "too_short" or not details["input"]
     ]
+
+
+def first_of(error: ValidationError) -> str:
+    """The first mistake in one line: key, what is wrong, and the value found."""
+    first, *others = from_validation(error)
+    return first.line("") + (f", and {counted(len(others), 'more mistake')}" if others else "")
 
 
 def _translated(details: ErrorDetails, model: type[BaseModel]) -> Problem:

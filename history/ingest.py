@@ -14,6 +14,7 @@ from analysis.explain.functions import MOST_CHANGED, Attribution
 from analysis.many import SessionComparison, compare_session
 from analysis.operations import per_operation
 from errors import RecordError
+from experiment.frozen import first_of
 from history.entry import (
     PINNED,
     ArmCase,
@@ -31,7 +32,6 @@ from reports.headline import pending
 from reports.sentences import of_finding, title
 from results.record import CaseRecord, Manifest, RunRecord
 from results.session import MeasuredSession, open_session
-from results.store import first_of
 from text import clean
 
 COMMIT = re.compile(r"@([0-9a-f]{12,40})$")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from experiment.frozen import first_of
 from history.entry import SCHEMA_VERSION, Entry
 from results import door
 from results.door import StoreError
-from results.store import first_of
 from text import clean
 
 HEAD = "history.json"

@@ -31,14 +31,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 from analysis.verdict import Verdict
 from errors import InfraError, UsageError
 from experiment.ad_hoc import name_of
-from experiment.frozen import likely
+from experiment.frozen import first_of, likely
 from experiment.series_name import from_here, kind_of, split_mail
 from kernels.series import missing
 from reports import wording
 from results import door
 from results.door import StoreError
 from results.record import Record
-from results.store import first_of
 from results.units import read_name
 from runs.request import Request
 from text import clean

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from experiment.frozen import first_of
 from results import door
 from results.door import StoreError
 from results.record import FileName, Record
@@ -135,7 +136,8 @@ def head_of(folder: Path) -> NativeHead:
     try:
         return NativeHead.model_validate_json(door.read(folder, NATIVE))
     except (OSError, ValidationError) as error:
-        raise StoreError(f"{folder / NATIVE}: no session of native mode: {error}") from None
+        what = first_of(error) if isinstance(error, ValidationError) else error
+        raise StoreError(f"{folder / NATIVE}: no session of native mode: {what}") from None
 
 
 def read(folder: Path) -> tuple[NativeHead, tuple[NativeBoot, ...]]:
@@ -144,15 +146,19 @@ def read(folder: Path) -> tuple[NativeHead, tuple[NativeBoot, ...]]:
     Raises StoreError: it is none, or damaged.
     """
     head, place = head_of(folder), folder / BOOTS
+    boots: list[NativeBoot] = []
     try:
         text = door.read(folder, BOOTS, door.LINES) if door.exists(folder, BOOTS) else b""
         lines = text.split(b"\n")[:-1]
-        boots = tuple(NativeBoot.model_validate_json(line) for line in lines)
-    except (OSError, ValidationError) as error:
-        raise StoreError(f"{place}: no session of native mode: {error}") from None
+        for line in lines:
+            boots.append(NativeBoot.model_validate_json(line))
+    except OSError as error:
+        raise StoreError(f"{place}: {error}") from None
+    except ValidationError as error:
+        raise StoreError(f"{place}:{len(boots) + 1}: no boot: {first_of(error)}") from None
     planned = {CROSSING, *(phase for of in head.phases.values() for phase in of)}
     for boot in boots:
         if missing := planned - boot.phases.keys():
             what = f"round {boot.round} of {boot.arm} has no {', '.join(sorted(missing))}"
             raise StoreError(f"{place}: {what}")
-    return head, boots
+    return head, tuple(boots)

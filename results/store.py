@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from experiment.frozen import from_validation
+from experiment.frozen import first_of
 from results import door
 from results.door import StoreError
 from results.native import IS_NATIVE, NATIVE
@@ -35,7 +35,6 @@ from results.record import (
     RunRecord,
     StepTime,
 )
-from text import counted
 
 MANIFEST = "manifest.json"
 RUNS = "runs.jsonl"
@@ -218,12 +217,6 @@ class SessionStore:
                         raise StoreError(f"{path}:{number}: {what}") from None
         except FileNotFoundError:
             return
-
-
-def first_of(error: ValidationError) -> str:
-    """The first mistake in one line: key, what is wrong, and the value found."""
-    first, *others = from_validation(error)
-    return first.line("") + (f", and {counted(len(others), 'more mistake')}" if others else "")
 
 
 def _latest(results: Iterable[OfRun]) -> list[OfRun]:

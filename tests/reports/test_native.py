@@ -115,8 +115,11 @@ def test_what_no_session_has_is_refused(file: str, key: str, value: object, tmp_
     whole = json.loads(first if file == native.BOOTS else "\n".join([first, *lines]))
     text = json.dumps(whole | {key: value})
     (tmp_path / file).write_text("\n".join([text, *lines, ""]) if file == native.BOOTS else text)
-    with pytest.raises(StoreError, match=file):
+    with pytest.raises(StoreError, match=file) as caught:
         native.read(tmp_path)
+    # The first mistake, in one line, with its key.
+    assert "\n" not in caught.value.what
+    assert key in caught.value.what or "has no" in caught.value.what
 
 
 def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: Path) -> None:
