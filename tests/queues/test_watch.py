@@ -259,12 +259,12 @@ def test_killed_between_queueing_and_remembering(
     box.poll()
     box.add([*series("a2", 1, version=2), *series("b", 3, title="mm: half")[:2]])
 
-    write = door.write
+    write_below = door.write
 
     def killed(top: Path, name: str, content: str | bytes) -> None:
         if name == watching.STATE:
             raise KeyboardInterrupt
-        write(top, name, content)
+        write_below(top, name, content)
 
     with monkeypatch.context() as patched:
         patched.setattr(door, "write", killed)
@@ -292,39 +292,34 @@ def test_one_watch_at_a_time_and_a_state_of_another_version(box: WatchedQueue) -
         box.poll()
 
 
-def old(path: Path, age_s: float = 60) -> Path:
-    """Make a file one that nobody writes to any more."""
-    moment = path.stat().st_mtime - age_s
+def write(path: Path, content: bytes) -> None:
+    """Make a file that nobody has written to for a minute."""
+    path.write_bytes(content)
+    moment = path.stat().st_mtime - 60
     os.utime(path, (moment, moment))
-    return path
 
 
 def test_a_folder_of_mboxes(box: WatchedQueue, tmp_path: Path) -> None:
     folder = tmp_path / "mails"
     folder.mkdir()
     posts = series("a", 2)
-    old(folder / "one.mbox") if (folder / "one.mbox").write_bytes(mbox(posts[:2])) else None
+    write(folder / "one.mbox", mbox(posts[:2]))
     assert "2/2 missing" in box.poll(place=folder).waiting[0]
-    (folder / "two.eml").write_bytes(posts[2].encoded())
-    (folder / "notes.txt").write_bytes(mbox(series("c", 1)))
-    old(folder / "two.eml")
+    write(folder / "two.eml", posts[2].encoded())
+    write(folder / "notes.txt", mbox(series("c", 1)))
     assert len(box.poll(place=folder).queued) == 1
     assert box.poll(place=folder).mails == 0
 
 
 def test_an_mbox_that_grows_is_read_from_where_it_was(box: WatchedQueue, tmp_path: Path) -> None:
     file = tmp_path / "mm.mbox"
-    file.write_bytes(mbox(series("a", 1)))
-    old(file)
+    write(file, mbox(series("a", 1)))
     assert len(box.poll(place=file).queued) == 1
-    with file.open("ab") as sink:
-        sink.write(mbox(series("b", 1, title="mm: b")))
-    old(file)
+    write(file, file.read_bytes() + mbox(series("b", 1, title="mm: b")))
     result = box.poll(place=file)
     assert (result.mails, len(result.queued)) == (2, 1)
     # Sorted anew, or cut: all of it is read, and nothing queued twice.
-    file.write_bytes(mbox([*series("c", 1, title="mm: c"), *series("a", 1)]))
-    old(file)
+    write(file, mbox([*series("c", 1, title="mm: c"), *series("a", 1)]))
     result = box.poll(place=file)
     assert (result.mails, len(result.queued)) == (4, 1)
 
@@ -343,8 +338,7 @@ def test_an_mbox_in_the_middle_of_a_delivery(
     result = box.poll(place=file)
     assert result.queued == []
     assert "is being written; its last mail waits" in result.notes[0]
-    file.write_bytes(whole)
-    old(file)
+    write(file, whole)
     assert len(box.poll(place=file).queued) == 1
 
 
@@ -366,8 +360,7 @@ def test_old_mails_of_files_are_counted_and_left(box: WatchedQueue, tmp_path: Pa
     file = tmp_path / "mm.mbox"
     posts = series("a", 1)
     ancient = [post.with_header("Date", "Mon, 1 Jan 2024 00:00:00 +0000") for post in posts]
-    file.write_bytes(mbox(ancient))
-    old(file)
+    write(file, mbox(ancient))
     result = box.poll(place=file)
     assert result.notes == ["mm.mbox: 2 mails are older (--days)"]
     assert result.queued == []
@@ -452,9 +445,8 @@ def put(kind: str, folder: Path, mails: list[bytes]) -> Path:
             count = len(list((folder / "new").iterdir()))
             (folder / "new" / f"{count}.x").write_bytes(mail)
     else:
-        with folder.open("ab") as sink:
-            sink.writelines(b"From a@b Thu Jan  1 00:00:00 1970\n" + mail + b"\n" for mail in mails)
-        old(folder)
+        more = b"".join(b"From a@b Thu Jan  1 00:00:00 1970\n" + mail + b"\n" for mail in mails)
+        write(folder, (folder.read_bytes() if folder.exists() else b"") + more)
     return folder
 
 
@@ -470,12 +462,8 @@ def test_a_mail_that_cannot_be_read_is_named_and_the_ones_after_it_are_read(
     assert box.titles == ["v1 mm: step 1 of before", "v1 mm: after"]
     assert len(result.left_out) == len(UNREADABLE)
     for name in UNREADABLE:
-        assert (
-            sum(
-                f"<{name}@example.org>" in line or f"mm: {name}" in line for line in result.left_out
-            )
-            == 1
-        )
+        words = f"<{name}@example.org>", f"mm: {name}"
+        assert sum(any(each in line for each in words) for line in result.left_out) == 1
     # It is on record, and the mailbox is past it.
     watch = Watch(box.store, place, Selection(Request()))
     state = watching.State.model_validate_json((watch.folder / "state.json").read_bytes())
@@ -581,16 +569,13 @@ def test_a_packed_mailbox_is_read_whenever_it_is_another(
     folder = tmp_path / "mails"
     folder.mkdir()
     file = folder / "t.mbox.gz"
-    file.write_bytes(pack(mbox(series("a", 2))))
-    (folder / "cut.mbox.gz").write_bytes(pack(mbox(series("c", 2)))[:100])
-    for path in folder.iterdir():
-        old(path)
+    write(file, pack(mbox(series("a", 2))))
+    write(folder / "cut.mbox.gz", pack(mbox(series("c", 2)))[:100])
     result = box.poll(place=folder)
     assert (result.mails, len(result.queued)) == (3, 1)
     assert result.notes[0].startswith("cut.mbox.gz: is damaged and cannot be unpacked")
     assert (box.poll(place=folder).mails, box.poll(place=folder).notes) == (0, [])
-    file.write_bytes(pack(mbox([*series("a", 2), *series("b", 1, title="mm: b")])))
-    old(file)
+    write(file, pack(mbox([*series("a", 2), *series("b", 1, title="mm: b")])))
     assert len(box.poll(place=folder).queued) == 1
 
 

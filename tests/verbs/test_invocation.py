@@ -35,7 +35,6 @@ SERIES = "configs/series/slow-add-16"
 def test_a_scheduler_that_is_not_there_ends_every_verb_alike(
     main: Terminal, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("runs.fleet.executor.CONNECT_S", 0.5)
     where = ("--session", str(tmp_path / "session"), "--executor", "dask://127.0.0.1:1")
     assert main(*arguments, *where) == 3
@@ -44,9 +43,8 @@ def test_a_scheduler_that_is_not_there_ends_every_verb_alike(
 
 @pytest.mark.parametrize("verb", ["run", "measure", "bisect", "repro"])
 def test_an_unknown_executor_is_refused_with_the_known_ones(
-    main: Terminal, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    main: Terminal, verb: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("TWINBOOT_CACHE", str(tmp_path / "cache"))
     rest = {
         "repro": ("--check", str(tmp_path / "none.tar.gz")),
         "bisect": ("--resume", str(tmp_path / "none")),
