@@ -20,6 +20,7 @@ from reports.forms import write_all
 from results.record import RunRecord
 from tests.analysis.factory import ExactSession, fails
 from tests.queues.made_up import SLOWER, SMALL, MadeUpMeasuring, plain_report, queued
+from tests.values import silent
 
 pytestmark = pytest.mark.slow
 
@@ -45,10 +46,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues.work, "write_all", plain_report)
 
 
-def quiet(line: str) -> None:
-    """Nobody reads."""
-
-
 def states(store: QueueStore) -> dict[str, str]:
     return {entry.title: entry.state for entry in store.read().entries}
 
@@ -57,7 +54,7 @@ def test_by_priority_and_then_by_arrival(store: QueueStore) -> None:
     for name, priority in (("a", 0), ("b", 0), ("c", 5), ("d", -1), ("e", 5)):
         queued(store, name, priority=priority)
     measuring = MadeUpMeasuring()
-    assert work(store, measuring, quiet) == 5
+    assert work(store, measuring, silent) == 5
     order = [job.request.series[0] for job in measuring.jobs]
     assert order == [f"git:/src/linux@base..{name}" for name in "ceabd"]
     assert set(states(store).values()) == {"done"}
@@ -65,7 +62,7 @@ def test_by_priority_and_then_by_arrival(store: QueueStore) -> None:
 
 def test_each_entry_has_a_session_a_report_and_its_verdicts(store: QueueStore, drawn: None) -> None:
     good, bad = queued(store, "good"), queued(store, "bad")
-    work(store, MadeUpMeasuring(sessions={bad.id: SLOWER}), quiet)
+    work(store, MadeUpMeasuring(sessions={bad.id: SLOWER}), silent)
     by_title = {entry.title: entry for entry in store.read().entries}
     assert (by_title["good"].code, by_title["bad"].code) == (0, 1)
     assert by_title["bad"].blame == ""
@@ -112,7 +109,7 @@ def test_what_the_series_breaks_in_a_guest_is_its_outcome(store: QueueStore) -> 
         def records(self) -> list[RunRecord]:
             return fails(super().records(), "filemap-4k-000-patched", kind="panic", blame="series")
 
-    work(store, MadeUpMeasuring(sessions={entry.id: Panics()}), quiet)
+    work(store, MadeUpMeasuring(sessions={entry.id: Panics()}), silent)
     kept = store.find(entry.id)
     assert (kept.state, kept.code, kept.blame) == ("failed", 4, "series")
     assert kept.message.startswith("filemap-4k-000-patched: panic: ")
@@ -130,7 +127,7 @@ def test_without_a_verdict_the_page_has_the_headline_of_the_report(
             failed = [record.run_id for record in records if record.arm == "patched"]
             return fails(records, *failed, kind="panic", blame="series", message="Oops: 0002")
 
-    work(store, MadeUpMeasuring(sessions={entry.id: Broken()}), quiet)
+    work(store, MadeUpMeasuring(sessions={entry.id: Broken()}), silent)
     kept = store.find(entry.id)
     sentence = (
         "No verdict: 16 runs of patched failed, none of base: panic, blame series: Oops: 0002"
@@ -146,7 +143,7 @@ def test_what_the_host_ended_is_tried_again_and_goes_on(store: QueueStore) -> No
     entry = queued(store, "unlucky")
     lost = InfraError("QEMU is gone", where="qemu")
     measuring = MadeUpMeasuring(errors={entry.id: [lost]})
-    assert work(store, measuring, quiet, Rules(tries=2)) == 1
+    assert work(store, measuring, silent, Rules(tries=2)) == 1
     assert [job.resume for job in measuring.jobs] == [False, True]
     assert store.find(entry.id).state == "done"
     assert len((store.session(entry) / "runs.jsonl").read_text().splitlines()) == RUNS
@@ -156,7 +153,7 @@ def test_the_host_ends_one_often_enough_and_it_is_set_aside(store: QueueStore) -
     entry, _ = queued(store, "unlucky"), queued(store, "next")
     lost: list[BaseException | None] = [InfraError("cannot be fetched"), OSError(28, "full")]
     measuring = MadeUpMeasuring(errors={entry.id: lost})
-    assert work(store, measuring, quiet, Rules(tries=2)) == 2
+    assert work(store, measuring, silent, Rules(tries=2)) == 2
     kept = store.find(entry.id)
     assert (kept.state, kept.code, kept.blame, kept.tries) == ("failed", 3, "host", 2)
     assert "full" in kept.message
@@ -170,7 +167,7 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
         entry.id: [OSError(28, "No space left on device")] for entry in entries
     }
     with pytest.raises(InfraError, match="2 entries in a row") as caught:
-        work(store, MadeUpMeasuring(errors=errors), quiet, Rules(tries=1))
+        work(store, MadeUpMeasuring(errors=errors), silent, Rules(tries=1))
     assert "No space left" in caught.value.what
     assert states(store) == {"a": "failed", "b": "failed", "c": "waiting"}
     # The same session goes on: three runs are on record.
@@ -178,7 +175,7 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
     assert again.session == entries[0].session
     store.save(again)
     measuring = MadeUpMeasuring()
-    work(store, measuring, quiet)
+    work(store, measuring, silent)
     assert {job.folder.name: job.resume for job in measuring.jobs} == {
         entries[0].id: True,
         entries[2].id: False,
@@ -187,10 +184,10 @@ def test_two_in_a_row_stop_the_queue_and_a_retry_goes_on(store: QueueStore) -> N
 
 def test_an_entry_measured_again_has_a_session_of_its_own(store: QueueStore) -> None:
     entry = queued(store, "twice")
-    work(store, MadeUpMeasuring(), quiet)
+    work(store, MadeUpMeasuring(), silent)
     store.save(store.find(entry.id).requeued())
     measuring = MadeUpMeasuring()
-    work(store, measuring, quiet)
+    work(store, measuring, silent)
     assert [(job.folder.name, job.resume) for job in measuring.jobs] == [(f"{entry.id}-2", False)]
     assert (store.session(entry) / "report.html").exists()
 
@@ -198,14 +195,14 @@ def test_an_entry_measured_again_has_a_session_of_its_own(store: QueueStore) -> 
 def test_no_more_than_requested(store: QueueStore) -> None:
     for name in ("a", "b", "c"):
         queued(store, name)
-    assert work(store, MadeUpMeasuring(), quiet, Rules(limit=2)) == 2
+    assert work(store, MadeUpMeasuring(), silent, Rules(limit=2)) == 2
     assert list(states(store).values()) == ["done", "done", "waiting"]
 
 
 def test_interrupted_by_the_keyboard_it_is_still_to_be_done(store: QueueStore) -> None:
     entry = queued(store, "a")
     with pytest.raises(KeyboardInterrupt):
-        work(store, MadeUpMeasuring(errors={entry.id: [KeyboardInterrupt()]}), quiet)
+        work(store, MadeUpMeasuring(errors={entry.id: [KeyboardInterrupt()]}), silent)
     assert states(store) == {"a": "running"}
     measuring = MadeUpMeasuring()
     lines: list[str] = []
@@ -292,6 +289,6 @@ def test_what_nobody_expected_of_two_entries_does_not_keep_the_others_waiting(
     errors: dict[str, list[BaseException | None]] = {
         entry.id: [bug] for entry, bug in zip(bad, bugs, strict=True)
     }
-    assert work(store, MadeUpMeasuring(errors=errors), quiet) == 4
+    assert work(store, MadeUpMeasuring(errors=errors), silent) == 4
     assert [store.find(entry.id).blame for entry in bad] == ["lab"] * 3
     assert store.find(good.id).state == "done"

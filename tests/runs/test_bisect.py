@@ -13,7 +13,6 @@ from errors import InfraError, SeriesError, UsageError, WorkloadError
 from experiment.spec import Experiment, SeriesSpec
 from experiment.steps import step_arms
 from kernels.intake import take_in
-from kernels.make import MakeProgress
 from results.record import ArmRecord, Failure, Manifest, RunRecord
 from results.store import SessionStore
 from runs.bisect import STATE, Result, Search, begin, read, run
@@ -21,13 +20,9 @@ from runs.boots import Reporter
 from runs.local import Options
 from tests.analysis import factory
 from tests.runs.test_session import PATCH
-from tests.values import but
+from tests.values import but, silent
 
 SEEDS = 3
-
-
-def building(arm: str, so_far: MakeProgress) -> None:
-    """Nobody looks."""
 
 
 @dataclass
@@ -165,7 +160,7 @@ class Searcher:
         """Search with these machines, or go on."""
         if machines is not None:
             self.begin(machines)
-        return run(self.folder, self.options, Reporter(), building)
+        return run(self.folder, self.options, Reporter(), silent)
 
 
 @pytest.fixture

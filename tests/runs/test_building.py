@@ -34,7 +34,7 @@ from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
 from tests.kernels.fake import FASTER, Lab
 from tests.runs.test_session import PATCH
-from tests.values import but
+from tests.values import but, silent
 
 CHECKED = CheckSpec(vcpus=(1,), selftests=())
 PLAIN = make_experiment([("w", "default")], series=SeriesSpec(path="configs/series/mine"))
@@ -69,10 +69,6 @@ def made_of(experiment: Experiment, options: Options) -> Resolved:
 
 def steps(**series: Any) -> Experiment:
     return per_patch(but(PLAIN, series=but(PLAIN.series, **series)), SUBJECTS)
-
-
-def silent(arm: str, so_far: MakeProgress) -> None:
-    """Nobody looks."""
 
 
 def test_kernels_are_built_from_few_patches_to_many(

@@ -32,7 +32,7 @@ from runs.session import (
     start,
 )
 from tests.analysis import factory
-from tests.values import but, data
+from tests.values import but, data, silent
 
 PATCH = data(__file__, "patch")
 
@@ -78,10 +78,6 @@ def prepared(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return stand_in
 
 
-def progress(arm: str, so_far: object) -> None:
-    """Nobody looks."""
-
-
 Resumed = tuple[Any, SessionStore, Options]
 
 
@@ -93,7 +89,7 @@ def resume(
 
     def again(max_seeds: int | None = None, **update: Any) -> Resumed:
         SessionStore(tmp_path).create(but(manifest, **update))
-        return reopen(tmp_path, options, progress, max_seeds)
+        return reopen(tmp_path, options, silent, max_seeds)
 
     return again
 
@@ -125,7 +121,7 @@ def test_a_session_is_not_begun_over_another(
     SessionStore(tmp_path).create(manifest)
     resolved: Any = SimpleNamespace(experiment=manifest.experiment)
     with pytest.raises(UsageError, match="holds a session already") as caught:
-        start(resolved, options, tmp_path, (), progress)
+        start(resolved, options, tmp_path, (), silent)
     assert str(caught.value.next_step).startswith(f"--resume {tmp_path}")
     # Refused before a kernel is built for it.
     assert prepared.inputs is None
@@ -164,7 +160,7 @@ def test_a_new_session_has_its_manifest_before_its_first_run(
     (series / "0001-x.patch").write_text(PATCH)
     given = ("filemap-v4", "--set", "blocks=2")
     made = resolve(manifest.experiment, checkout=options.checkout, cache=options.cache)
-    _, store = start(made, options, folder, ("blocks=2",), progress, given)
+    _, store = start(made, options, folder, ("blocks=2",), silent, given)
     written = store.manifest()
     assert written.arguments == given
     assert written.session == "mine"
@@ -182,7 +178,7 @@ def test_who_calls_whom_is_kept_where_counted_kernels_differ(
     monkeypatch.setattr(runs.session, "of_kernels", lambda kernels: calls if len(kernels) else None)
     store = SessionStore(tmp_path)
     store.create(manifest)
-    keep_calls(prepared.prepare(manifest.experiment, Options(tmp_path, tmp_path), progress), store)
+    keep_calls(prepared.prepare(manifest.experiment, Options(tmp_path, tmp_path), silent), store)
     assert store.calls() is None
     prepared.today["probe"] = SimpleNamespace(sha256="0")
     for kernels, kept in (("same", None), ("apart", calls)):
@@ -213,12 +209,12 @@ def test_a_session_goes_on_as_it_was_begun(
     cold = but(manifest.provenance, snapshot=False)
     SessionStore(tmp_path).create(but(manifest, provenance=cold))
     changed = dataclasses.replace(options, guests_at_once=1)
-    _, store, chosen = reopen(tmp_path, changed, progress)
+    _, store, chosen = reopen(tmp_path, changed, silent)
     assert store.folder == tmp_path
     assert chosen == dataclasses.replace(changed, snapshot=False, measure_anyway=True, probe=False)
     assert prepared.inputs == (manifest.experiment, chosen)
     SessionStore(tmp_path).create(factory.ExactSession(same_code=True).manifest())
-    assert not reopen(tmp_path, options, progress)[2].measure_anyway
+    assert not reopen(tmp_path, options, silent)[2].measure_anyway
 
 
 def by(ran_by: Accelerator, *, emulated: bool = False) -> dict[str, object]:
@@ -283,7 +279,7 @@ def test_a_session_waits_for_its_kvm(
 
 def test_no_session_to_go_on_with(tmp_path: Path, options: Options) -> None:
     with pytest.raises(StoreError, match=r"manifest\.json: no such file"):
-        reopen(tmp_path, options, progress)
+        reopen(tmp_path, options, silent)
 
 
 def test_one_lab_a_session(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from tests.conftest import Terminal
 from tests.values import but
 
 
-def stored(folder: Path, kept: MeasuredSession, created: str) -> Path:
+def stored(folder: Path, kept: MeasuredSession, created: str) -> None:
     store = SessionStore(folder)
     store.create(but(kept.manifest, created=created))
     for record in kept.records:
         store.append(record)
-    return folder
 
 
 def test_the_exit_code_is_the_verdicts_and_nothing_is_written(

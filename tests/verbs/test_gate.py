@@ -9,8 +9,7 @@ from errors import Exit
 from experiment.spec import CheckSpec
 from history.store import HistoryStore
 from results.record import Check, RunCost
-from results.store import SessionStore
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from tests.analysis.test_gate import SLEEPS, checked
 from tests.conftest import Terminal
 from tests.values import but
@@ -21,14 +20,10 @@ def session_folder(
 ) -> Path:
     """A session on disk whose experiment asks for correctness checks."""
     session = ExactSession()
-    manifest = session.manifest()
-    experiment = but(manifest.experiment, check=CheckSpec() if with_check else None)
-    store = SessionStore(folder)
-    store.create(but(manifest, experiment=experiment))
+    checking = but(session.manifest().experiment, check=CheckSpec() if with_check else None)
+    store = stored(folder, session, session.records()[:recorded], experiment=checking)
     for check in checks:
         store.append(check, RunCost(run_id=check.run_id, elapsed_s=1.0, guest_cpu_s=1.0))
-    for record in session.records()[:recorded]:
-        store.append(record)
     return folder
 
 

@@ -206,13 +206,9 @@ def test_a_session_judged_by_laxer_thresholds_than_the_policys_is_no_pass(
     main: Terminal, tmp_path: Path
 ) -> None:
     session = ExactSession(effect={"4k": -0.02, "thp": 0.0, "switch": 0.0})
-    manifest = session.manifest()
-    wide = but(manifest.experiment.thresholds, change=0.1)
-    experiment = but(manifest.experiment, thresholds=wide)
-    store = SessionStore(tmp_path / "session")
-    store.create(but(manifest, experiment=experiment))
-    for record in session.records():
-        store.append(record)
+    experiment = session.manifest().experiment
+    wide = but(experiment, thresholds=but(experiment.thresholds, change=0.1))
+    store = stored(tmp_path / "session", session, experiment=wide)
     assert main("gate", store.folder) == 2
     assert "change 10 % and not 0.25 %" in main.out
     policy = tmp_path / "gate.toml"

@@ -97,11 +97,10 @@ def test_what_reaches_no_verdict_is_not_read(
     main: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large session it took gigabytes and most of a minute."""
-    store = SessionStore(tmp_path / "slower")
-    store.create(SLOWER.manifest())
-    profiles = {profile.run_id: profile for profile in counts_factory.profiles(SLOWER)}
+    store = on_disk(tmp_path / "slower", SLOWER, ())
+    profiles = {profile.run_id: [profile] for profile in counts_factory.profiles(SLOWER)}
     for record in SLOWER.records():
-        store.append(record, *([profiles[record.run_id]] if record.run_id in profiles else []))
+        store.append(record, *profiles.get(record.run_id, ()))
     assert store.profiles()
     main("sessions", tmp_path, "--json")
     shown = main.out
