@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from analysis.many import SessionComparison, compare_session
 from analysis.model import Comparison
 from results.profile import Profile
 from results.record import Failure, Manifest, Metric, RunRecord
 from results.store import SessionStore
-from tests.analysis.measured import compare
+from tests.analysis.measured import compare, measured
 from tests.values import but
 
 SEEDS = tuple(range(1001, 1009))
@@ -53,6 +54,11 @@ class ExactSession:
         return compare(
             but(self.manifest(), **head), self.records() if runs is None else runs, profiles
         )
+
+    def as_session(self, runs: Iterable[RunRecord] | None = None, **head: Any) -> SessionComparison:
+        """The same as every verb reads it, the seeds of a session that adds some included."""
+        runs = self.records() if runs is None else runs
+        return compare_session(measured(but(self.manifest(), **head), runs))
 
 
 RECORDED = Manifest.model_validate_json(Path(__file__).with_name("exact.json").read_text("utf-8"))

@@ -134,12 +134,11 @@ def test_a_primary_metric_comes_first_and_absent_metrics_do_not_matter() -> None
 def test_what_does_not_belong_together_is_refused() -> None:
     session = ExactSession()
     manifest = session.manifest()
-    one_arm: Manifest = but(manifest, arms=manifest.arms[:1])
     with pytest.raises(ReportError, match="exactly 2"):
-        compare(one_arm, [])
+        session.compared([], arms=manifest.arms[:1])
     case = but(manifest.cases[0], primary=("4k.latency",))
     with pytest.raises(ReportError, match=r"4k\.latency"):
-        compare(but(manifest, cases=(case,)), [])
+        session.compared([], cases=(case,))
 
 
 def test_summary_of_zeros_and_single_values() -> None:

@@ -408,8 +408,7 @@ KCONFIG = SeriesRecord(
 def test_same_code_is_no_answer_where_the_series_is_not_in_it(
     head: dict[str, object], reason: str
 ) -> None:
-    manifest = but(ExactSession(same_code=True).manifest(), **head)
-    session = compare_session(measured(manifest, []))
+    session = ExactSession(same_code=True).as_session([], **head)
     assert set(verdicts(session).values()) == {Verdict.NOT_TESTED}
     assert session.primary[0].judgement.cause is Cause.NOT_BUILT
     assert headline(session)[:2] == (f"Not tested: {reason}", ())
@@ -421,16 +420,14 @@ def test_same_code_is_no_answer_where_the_series_is_not_in_it(
 def test_the_answer_of_a_run_says_what_else_the_arms_differ_by() -> None:
     option = OptionRecord(name="CONFIG_HINT", before="n", after="y")
     session = ExactSession()
-    manifest = but(session.manifest(), arms=with_option(option))
-    for head, count in ((manifest, 1), (session.manifest(), 0)):
-        shown = "\n".join(forms.answer_lines(compare_session(measured(head, session.records()))))
+    for arms, count in ((with_option(option), 1), (session.manifest().arms, 0)):
+        shown = "\n".join(forms.answer_lines(session.as_session(arms=arms)))
         assert shown.count("CONFIG_HINT: n in base; y in patched") == count
         assert shown.count("Beyond the series") == count
 
 
 def test_a_comment_is_still_the_same_code() -> None:
-    manifest = but(ExactSession(same_code=True).manifest(), triage=SAME)
-    session = compare_session(measured(manifest, []))
+    session = ExactSession(same_code=True).as_session([], triage=SAME)
     assert set(verdicts(session).values()) == {Verdict.NO_CHANGE}
     assert outcome(session) == 0
 

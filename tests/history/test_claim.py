@@ -16,7 +16,6 @@ from experiment.ad_hoc import AUTO
 from history import claim
 from history.claim import Stands
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured
 from tests.analysis.test_execution import on_record
 from tests.history.test_recall import EQUAL, NAME, locked, with_locks
 from tests.history.test_recall import session as lock_session
@@ -181,7 +180,7 @@ def test_how_a_session_stands_to_a_claim(
     effect: float, noise: float, body: str, word: Stands
 ) -> None:
     made = ExactSession(effect=dict.fromkeys(("4k", "thp", "switch"), effect), noise=noise)
-    session = compare_session(measured(made.manifest(), made.records()))
+    session = made.as_session()
     assert claim.answer(read(body), session).word is word
 
 
@@ -192,7 +191,7 @@ def test_a_session_in_which_nothing_that_differs_ran_tests_no_claim() -> None:
 
 def test_the_phase_that_the_test_is_named_by_goes_first() -> None:
     made = ExactSession(effect={"4k": -0.02, "thp": -0.05, "switch": -0.02}, noise=0.0018)
-    session = compare_session(measured(made.manifest(), made.records()))
+    session = made.as_session()
     benchmarks = ("hackbench", "suite.other", "suite.4k2.per_thp_ops")
     reports = [but(read(ROBOT), benchmark=name) for name in benchmarks]
     places = [claim.answer(each, session).why.partition(":")[0] for each in reports]

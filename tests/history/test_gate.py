@@ -21,7 +21,6 @@ from results.record import RunRecord
 from runs import resolved
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
-from tests.analysis.measured import measured
 from tests.history.factory import Nights
 from tests.values import but, data
 from verbs.history import policy_of
@@ -34,16 +33,13 @@ def test_a_session_in_which_nothing_is_judged_fails() -> None:
     session = ExactSession()
     manifest = session.manifest()
     cases = tuple(but(case, primary=()) for case in manifest.cases)
-    compared = compare_session(measured(but(manifest, cases=cases), session.records()))
-    gate = of_session(compared, Policy())
+    gate = of_session(session.as_session(cases=cases), Policy())
     assert gate.exit_code == 3
     assert any(message.title.startswith("not_tested: ") for message in gate.messages)
 
 
 def session_gate(policy: Policy, records: Sequence[RunRecord] | None = None, **made: Any) -> Gate:
-    session = ExactSession(**made)
-    records = session.records() if records is None else records
-    return of_session(compare_session(measured(session.manifest(), records)), policy)
+    return of_session(ExactSession(**made).as_session(records), policy)
 
 
 def track(*parts: tuple[float, int], **more: object) -> list[Entry]:

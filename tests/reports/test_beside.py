@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from results import native
-from results.store import SessionStore
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from tests.analysis.native_factory import World, boots_of, head_of
 from tests.conftest import Terminal
 from tests.results.test_outside import MMTESTS, fio
@@ -101,11 +100,7 @@ def test_two_results_an_arm_are_few(main: Terminal, session: Path, tmp_path: Pat
 
 
 def test_an_exact_session_has_it_too(main: Terminal, tmp_path: Path) -> None:
-    made_up, folder = ExactSession(), tmp_path / "exact"
-    store = SessionStore(folder)
-    store.create(made_up.manifest())
-    for record in made_up.records():
-        store.append(record)
+    folder = stored(tmp_path / "exact", ExactSession()).folder
     words = named(tmp_path, base=[fio(1000)], patched=[fio(500)])
     main("report", folder, "--form", "json")
     judged = [

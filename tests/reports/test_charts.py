@@ -16,7 +16,7 @@ from reports import charts
 from reports.charts import ChangeGroup, ChangeLine
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import workloads
-from tests.analysis.measured import compare, measured, render
+from tests.analysis.measured import measured, render
 from tests.reports.drawn import OnPage, charts_on, draw_all, page_of
 from tests.values import but, data, there
 
@@ -167,11 +167,9 @@ def test_identifiers_are_safe() -> None:
 
 def test_seeds_are_shown_of_what_is_judged() -> None:
     session = ExactSession()
-    manifest = session.manifest()
-    case, *others = manifest.cases
+    case, *others = session.manifest().cases
     judged = but(case, primary=("4k.refaults_per_io", "4k.bw"))
-    changed = but(manifest, cases=(judged, *others))
-    metrics = charts.charted_metrics(compare(changed, session.records()))
+    metrics = charts.charted_metrics(session.compared(cases=(judged, *others)))
     assert [metric.name for metric in metrics] == ["4k.refaults_per_io", "thp.bw", "switch.bw"]
 
 

@@ -27,7 +27,7 @@ RESUME = "./lab.py run --resume /srv/ab"
 
 def unfinished(many: int = 7) -> SessionComparison:
     session = ExactSession()
-    return compare_session(measured(session.manifest(), session.records()[:many]))
+    return session.as_session(session.records()[:many])
 
 
 def test_verdicts_are_counted(normal: Comparison) -> None:
@@ -74,7 +74,7 @@ def test_a_wall_session_that_ended_at_a_look_is_finished() -> None:
 def test_failures_that_cost_no_verdict_are_no_headline() -> None:
     session = ExactSession(seeds=tuple(range(1, 21)))
     records = fails(session.records(), "filemap-4k-002-patched")
-    assert headline(compare_session(measured(session.manifest(), records))) == (
+    assert headline(session.as_session(records)) == (
         "2 improvements, 1 unchanged (within 0.25 %)",
         (),
         True,
@@ -165,19 +165,6 @@ def test_exit_codes(
     judgements: list[Judgement], failures: list[Failure], strict: bool, code: int
 ) -> None:
     assert exit_code(judgements, failures, strict=strict) == code
-
-
-def test_outcome_of_a_session() -> None:
-    assert outcome(whole(ExactSession().compared())) == 0
-    slow = ExactSession(effect={"4k": -0.013, "thp": 0.0, "switch": 0.0})
-    assert outcome(whole(slow.compared())) == 1
-    full_disk = fails(
-        slow.records(),
-        *[f"filemap-4k-{b:03d}-patched" for b in range(8)],
-        kind="lost",
-        blame="host",
-    )
-    assert outcome(whole(slow.compared(full_disk))) == 3
 
 
 EFFECT = {"4k": 0.03, "thp": 0.0, "switch": 0.0}

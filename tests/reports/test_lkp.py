@@ -129,9 +129,8 @@ def test_without_a_repository_it_is_version_and_series(
         return but(arm, kernel=but(arm.kernel, **update))
 
     session = ExactSession()
-    manifest = session.manifest()
-    arms = (manifest.arms[0], built(manifest.arms[1]))
-    versioned = whole(compare(but(manifest, arms=arms), []))
+    base, patched = session.manifest().arms
+    versioned = whole(session.compared([], arms=(base, built(patched))))
     names = repeat.kernel_names(versioned)
     assert names["base"].text == "v6.12.38-series(3)"
     assert names["base"].cut(16) == "v6.12.38-series"

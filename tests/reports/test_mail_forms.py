@@ -15,7 +15,7 @@ from results.record import CaseSize
 from tests.analysis import factory
 from tests.analysis.factory import ExactSession, fails
 from tests.analysis.many_factory import Many
-from tests.analysis.measured import compare, measured, render, whole
+from tests.analysis.measured import compare, render, whole
 from tests.analysis.test_execution import on_record
 from tests.analysis.test_gate import checked, compared
 from tests.analysis.wall_factory import WallSession
@@ -93,13 +93,6 @@ def test_failures_of_the_a_arm_are_counted() -> None:
     assert re.search(r"filemap-4k:? +0:24,? +0:24,? +1:24", shown)
 
 
-def test_a_subject_without_news_says_so() -> None:
-    subject = lkp.subject(whole(ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0)).compared()))
-    assert "regression" not in subject
-    assert "improvement" not in subject
-    assert "unchanged" in subject
-
-
 def test_positive_is_better_in_mmtests() -> None:
     assert mmtests.gain(100.0, 110.0, more_is_better=True) == pytest.approx(10.0)
     assert mmtests.gain(100.0, 110.0, more_is_better=False) == pytest.approx(-10.0)
@@ -168,18 +161,18 @@ def test_more_metrics_than_fit_continue_below(five: SessionComparison) -> None:
 def test_what_a_case_has_not_got_is_not_shown(form: str) -> None:
     """A program of ours has no fio, no file and no brd, whatever the experiment's dataset is."""
     session = ExactSession()
-    manifest = session.manifest()
-    cases = tuple(but(case, size=CaseSize(limit_mib=32)) for case in manifest.cases)
-    shown = render(compare(but(manifest, cases=cases), session.records()), form)
+    cases = tuple(but(case, size=CaseSize(limit_mib=32)) for case in session.manifest().cases)
+    shown = render(session.compared(cases=cases), form)
     assert "32M" in shown
     assert not re.search(r"\bjobs\b|\bbrd\b|120M|128M|nr_task|\tfile:", shown)
 
 
 def test_a_subject_names_the_series_and_what_is_pending() -> None:
-    session = ExactSession()
-    named = lkp.subject(compare_session(measured(session.manifest(), session.records())))
+    named = lkp.subject(ExactSession().as_session())
     assert "  filemap: three walks again: filemap-4k.4k.virtual_bw 1.2% improvement" in named
     assert not named.endswith("(checks pending)")
+    quiet = lkp.subject(ExactSession(effect=dict.fromkeys(factory.LOOKS, 0.0)).as_session())
+    assert "unchanged" in quiet
     waiting = lkp.subject(compared(checked("base")))
     assert waiting.endswith("(checks pending)")
 
@@ -190,7 +183,7 @@ def test_what_is_not_judged_and_not_significant_is_marked_below_what_is_judged()
     secondary = tuple(
         but(case, primary=()) if case.name != "filemap-4k" else case for case in manifest.cases
     )
-    text = render(compare(but(manifest, cases=secondary), session.records()), "letter")
+    text = render(session.compared(cases=secondary), "letter")
     assert "After, switch phase (not judged, not significant):" in text
     assert text.index("+1.1") < text.index("improvement") < text.index("Before:")
 
@@ -214,16 +207,15 @@ def test_no_form_for_others_names_a_place_of_the_senders(form: str) -> None:
 
 
 def test_a_letter_says_how_others_repeat_it() -> None:
-    session = ExactSession()
-    manifest = but(session.manifest(), arguments=("filemap-v4", "--seeds", "8"))
-    lines = render(compare(manifest, session.records()), "letter").splitlines()
+    session = ExactSession().compared(arguments=("filemap-v4", "--seeds", "8"))
+    lines = render(session, "letter").splitlines()
     assert "\t./lab.py run filemap-v4 --seeds 8" in lines
     assert any("On any host" in line for line in lines)
 
 
 def test_columns_of_a_letter_hold_where_a_sign_takes_two_characters() -> None:
     session = ExactSession(effect={"4k": 0.0, "thp": 0.0, "switch": -0.01}, spread=0, noise=1e-5)
-    lines = render(compare(session.manifest(), session.records()), "letter").splitlines()
+    lines = render(session.compared(), "letter").splitlines()
     rows = [line for line in lines if re.match(r" .* % +\[", line)]
     assert {line.index("%") for line in rows} == {rows[0].index("%")}
     assert "+-0" in "".join(rows)

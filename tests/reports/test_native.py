@@ -12,8 +12,7 @@ from reports.native import FILES, names_of, write_all
 from results import native
 from results.door import StoreError
 from results.record import PatchRecord, SeriesRecord
-from results.store import SessionStore
-from tests.analysis.factory import ExactSession
+from tests.analysis.factory import ExactSession, stored
 from tests.analysis.native_factory import World, boots_of, head_of
 from tests.values import but
 from verbs.session import report
@@ -124,20 +123,15 @@ def test_what_no_session_has_is_refused(file: str, key: str, value: object, tmp_
 
 def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: Path) -> None:
     made_up = ExactSession()
-    manifest = made_up.manifest()
     patch = PatchRecord(name="a.patch", subject="a", sha256="aa", files=())
     series = SeriesRecord(kind="file", origin="a", title="a", patches=(patch,))
-    base, patched = manifest.arms
+    base, patched = made_up.manifest().arms
     patched = but(patched, kernel=but(patched.kernel, patches=("a.patch",)))
     base = but(base, kernel=but(base.kernel, patches=()))
 
-    def stored(name: str, source: str) -> Path:
+    def on_disk(name: str, source: str) -> Path:
         arms = tuple(but(arm, kernel=but(arm.kernel, source=source)) for arm in (base, patched))
-        store = SessionStore(tmp_path / name)
-        store.create(but(manifest, arms=arms, series=(series,)))
-        for record in made_up.records():
-            store.append(record)
-        return tmp_path / name
+        return stored(tmp_path / name, made_up, arms=arms, series=(series,)).folder
 
     head = but(head_of(24), source="a tree")
     for name, contents, day in (("same", "aa", 1), ("newer", "bb", 2)):
@@ -147,7 +141,7 @@ def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: P
         native.begin(place, but(head, arms=arms, created=f"2026-01-0{day}T00:00:00Z"))
         for boot in boots_of(head, World(change=0.03), 1):
             native.append(place, boot)
-    timed = forms.read_comparison(stored("exact", "a tree"))
+    timed = forms.read_comparison(on_disk("exact", "a tree"))
     assert timed.timed is not None
     assert (timed.timed.session, [str(each.verdict) for each in timed.timed.judged]) == (
         "same",
@@ -160,6 +154,6 @@ def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: P
     assert json.loads(forms.render(timed, "json"))["timed"]["cpu"] == "a CPU"
     (tmp_path / "same" / native.BOOTS).write_text("{}\n")
     assert forms.read_comparison(tmp_path / "exact").timed is None
-    other = forms.read_comparison(stored("other", "another tree"))
+    other = forms.read_comparison(on_disk("other", "another tree"))
     assert other.timed is None
     assert "timed" not in json.loads(forms.render(other, "json"))

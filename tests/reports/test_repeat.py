@@ -17,10 +17,8 @@ NAME = "filemap-v4-20260101-000000"
 
 def begun(*arguments: str, commit: str = "0123456789ab") -> SessionComparison:
     session = ExactSession()
-    manifest = session.manifest()
-    provenance = but(manifest.provenance, lab_commit=commit)
-    manifest = but(manifest, arguments=arguments, provenance=provenance)
-    return whole(compare(manifest, session.records()))
+    provenance = but(session.manifest().provenance, lab_commit=commit)
+    return whole(session.compared(arguments=arguments, provenance=provenance))
 
 
 def test_the_commands_are_those_of_the_session() -> None:

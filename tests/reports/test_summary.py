@@ -7,25 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.many import compare_session
-from analysis.model import Comparison
 from analysis.two_sessions import compare_two
 from reports import forms, sessions
 from reports.headline import is_decided
 from tests.analysis.factory import ExactSession
-from tests.analysis.measured import measured, render
+from tests.analysis.measured import render
 from tests.analysis.test_two_sessions import FIRST, SLOWER, other_series, session
 from tests.reports.test_headline import unfinished
-
-
-def made(session: ExactSession) -> Comparison:
-    return session.compared()
-
 
 HOSTILE = "@torvalds fixes #1 octo/cat#2 GH-3 https://evil.example www.evil.example </details>"
 
 
 def test_hostile_texts_name_nobody() -> None:
-    text = render(made(ExactSession(title=HOSTILE, question=HOSTILE)), "summary")
+    text = render(ExactSession(title=HOSTILE, question=HOSTILE).compared(), "summary")
     assert not re.search(r"@\w", text)
     assert not re.search(r"#\d", text)
     assert "://" not in text
@@ -43,9 +37,9 @@ def test_inert_takes_every_reference_and_nothing_else(text: str) -> None:
 
 
 def test_what_is_too_long_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = render(made(ExactSession()), "summary")
+    whole = render(ExactSession().compared(), "summary")
     monkeypatch.setattr(forms, "MOST", len(whole) - 1)
-    cut = render(made(ExactSession()), "summary")
+    cut = render(ExactSession().compared(), "summary")
     assert len(cut) < len(whole)
     assert cut.endswith(forms.CUT)
     assert "<details>" not in cut
@@ -69,6 +63,6 @@ def test_what_has_no_verdict_says_why() -> None:
 def test_a_verdict_that_more_seeds_may_decide_is_open() -> None:
     assert is_decided(compare_session(session(FIRST)))
     few = ExactSession(seeds=(1, 2, 3))
-    early = compare_session(measured(few.manifest(), few.records()))
+    early = few.as_session()
     assert not is_decided(early)
     assert "4k.bw +1.17 % ([+0.84, +1.46] seed by seed)" in sessions.line(early)

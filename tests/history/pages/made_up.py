@@ -4,7 +4,6 @@ from pathlib import Path
 
 from history.entry import Entry
 from history.store import HistoryStore
-from tests.analysis.factory import ExactSession
 from tests.history.factory import Nights
 from tests.values import but
 
@@ -60,6 +59,3 @@ def fill(folder: Path) -> HistoryStore:
     for entry in Nights((0.0, 0.01, 0.0), experiment="hostile").entries():
         store.add(hostile(entry))
     return store
-
-
-__all__ = ["HOSTILE", "LONG", "ExactSession", "exact_nights", "fill", "hostile"]

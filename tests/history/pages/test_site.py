@@ -26,10 +26,10 @@ from reports import forms
 from reports.render.html import source_hash
 from results.door import StoreError
 from tests.analysis import counts_factory
-from tests.analysis.factory import stored
+from tests.analysis.factory import ExactSession, stored
 from tests.history.altered import measured_again, without_case
 from tests.history.factory import Nights, with_functions
-from tests.history.pages.made_up import HOSTILE, ExactSession, hostile
+from tests.history.pages.made_up import HOSTILE, hostile
 from tests.values import but
 
 CLEAR = Nights((0.0, 0.0, -0.02, -0.02), experiment="tonight")

@@ -11,7 +11,7 @@ from reports.sections.subject import PATH_AND_WORK, path_and_work
 from results.record import Metric, RunCost
 from tests.analysis.factory import ExactSession
 from tests.analysis.many_factory import steps
-from tests.analysis.measured import compare, measured, whole
+from tests.analysis.measured import measured, whole
 from tests.values import but
 
 
@@ -40,7 +40,7 @@ def test_bandwidth_stands_beside_phases_that_are_judged_by_something_else(
         )
         for case in manifest.cases
     )
-    comparison = compare(but(manifest, cases=cases), session.records())
+    comparison = session.compared(cases=cases)
     lines = list(beside(View(whole(comparison)), comparison))
     assert len(lines) == bool(shown)
     for name, words in lines:
@@ -63,7 +63,7 @@ def test_work_that_moved_before_a_phase_is_shown(more_ms: float, shown: bool) ->
         for record in session.records()
         for at in [1060.0 + record.block + more_ms * (record.arm == "patched")]
     ]
-    comparison = compare(but(manifest, cases=(case, *manifest.cases[1:])), records)
+    comparison = session.compared(records, cases=(case, *manifest.cases[1:]))
     (waited,) = (each for each in comparison.cases[0].metrics if each.name == before.name)
     assert waited.judgement.differs == shown
     lines = list(earlier(View(whole(comparison)), comparison))
