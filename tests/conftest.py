@@ -1,6 +1,7 @@
 """What every test run has: an order of files, and a table of how long each took."""
 
 import csv
+import gc
 import logging
 import os
 import signal
@@ -137,6 +138,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that boot guests come first, so that quick ones fill the workers' last minutes."""
     guests = {item.path for item in items if item.get_closest_marker("guest")}
     items.sort(key=lambda item: item.path not in guests)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end, and is not looked through for garbage."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(
