@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy
+from scipy import special
 
 from analysis import power as rates
 from analysis import statistics
@@ -54,8 +54,9 @@ ADDING = looks_of(8, 32)
 
 def rate_interval(calls: int, trials: int) -> tuple[float, float]:
     """The exact 95 % interval of a rate (Clopper, Pearson 1934)."""
-    interval = scipy.stats.binomtest(calls, trials).proportion_ci(0.95, method="exact")
-    return interval.low, interval.high
+    low = special.betaincinv(calls, trials - calls + 1, 0.025) if calls else 0.0
+    high = special.betaincinv(calls + 1, trials - calls, 0.975) if calls < trials else 1.0
+    return float(low), float(high)
 
 
 def normal(random: Random, trials: int, runs: int) -> Floats:

@@ -101,13 +101,13 @@ def test_two_sessions_side_by_side_name_which_tested_nothing() -> None:
     assert not any("Not tested" in each for each in compare_two(busy, busy).notes)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_says_so(form: str) -> None:
+def test_every_form_says_so() -> None:
     session = compare_session(on_record("vmalloc"))
-    rendered = " ".join(render(session, form).split()).lower()
-    assert "not tested" in rendered
-    assert "none of the changed functions ran (vmalloc)" in rendered
-    assert "all unchanged" not in rendered
+    for form in FORMS:
+        rendered = " ".join(render(session, form).split()).lower()
+        assert "not tested" in rendered, form
+        assert "none of the changed functions ran (vmalloc)" in rendered, form
+        assert "all unchanged" not in rendered, form
 
 
 def test_a_gate_fails_unless_a_policy_says_otherwise() -> None:

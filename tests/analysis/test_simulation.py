@@ -1,6 +1,7 @@
 """The fast forms of our rules are those of the verdicts, and keep the rates that are published."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ CALLED = (Verdict.IMPROVEMENT, Verdict.REGRESSION)
 @pytest.mark.parametrize("effect", [0.0, 0.012])
 def test_fast_form_is_the_rule_of_the_reports(looks: Looks, effect: float) -> None:
     made = looks.seeds[-1]
-    session = s.blocks(s.normal, np.random.default_rng(made), 25, made, effect)
+    session = s.blocks(s.normal, np.random.default_rng(made), 15, made, effect)
     called, equal = s.judge(session, looks)
-    for row in range(25):
+    for row in range(15):
         base, patched, again = (
             tuple(np.exp(arm[row])) for arm in (session.base, session.patched, session.again)
         )
@@ -81,6 +82,12 @@ def drawn(name: str) -> Floats:
     return s.FAMILIES[name](random, TRIALS, s.ADDING.seeds[-1])
 
 
+@cache
+def adding(name: str) -> list[s.Bounds]:
+    """What each look shows of sessions that add seeds."""
+    return s.bounds(drawn(name), s.ADDING)
+
+
 @pytest.mark.parametrize("looks", [s.FIXED, s.ADDING])
 def test_the_fast_form_is_the_rule_of_the_reports(looks: Looks) -> None:
     values = drawn("skewed (lognormal)")[:16]
@@ -96,7 +103,7 @@ def test_sessions_that_add_seeds_keep_their_error_rates(name: str) -> None:
     values = drawn(name)
     assert values.mean() == pytest.approx(0.0, abs=0.02)
     assert values.std() == pytest.approx(1.0, abs=0.1)
-    shown = s.bounds(values, s.ADDING)
+    shown = adding(name)
     skewed = name.startswith(("skewed", "mixture"))
     # 4,000 sessions: 2 % and 1 % with two and a half standard errors.
     for sd in s.SPREADS:
@@ -120,10 +127,9 @@ def test_five_seeds_are_too_few_for_differences_that_take_two_values() -> None:
 
 
 def test_what_adding_seeds_gains() -> None:
-    values = drawn("normal")
-    few, many = (s.simulated(s.bounds(values, looks), s.CHANGE) for looks in (s.FIXED, s.ADDING))
+    few = s.simulated(s.bounds(drawn("normal"), s.FIXED), s.CHANGE)
+    many, nothing = (s.simulated(adding("normal"), effect) for effect in (s.CHANGE, 0.0))
     assert few.called < 0.3 < 0.9 < many.called
     assert 19 < many.seeds < 22
-    nothing = s.simulated(s.bounds(values, s.ADDING), 0.0)
     assert nothing.same > 0.98
     assert nothing.seeds < 18

@@ -273,20 +273,16 @@ def test_nothing_is_compared_unless_every_run_was_counted(
     assert not tuple(counted.explanation.compare(Recorded(manifest, session.records(), [])))
 
 
-@OF_EACH
-def test_every_form_has_it(counted: CountCase, comparison: Comparison, page: str) -> None:
-    name, title = counted.explanation.name, counted.explanation.title
-    assert f"<summary>{title}</summary>" in page
-    assert title.upper() in render(comparison, "text").upper()
+def test_every_form_has_each(comparison: Comparison) -> None:
+    page, text = render(comparison, "html"), render(comparison, "text").upper()
     (pair,) = json.loads(render(comparison, "json"))["comparisons"]
-    whole = map(counted.explanation.shortened, counted.explanation.of(comparison))
-    shown = [len(getattr(each, counted.rows)) for each in whole]
-    assert [len(each[counted.rows]) for each in pair[name]] == shown
-
-
-@pytest.fixture(scope="module")
-def page(comparison: Comparison) -> str:
-    return render(comparison, "html")
+    for name, counted in EVERY.items():
+        title = counted.explanation.title
+        assert f"<summary>{title}</summary>" in page
+        assert title.upper() in text
+        whole = map(counted.explanation.shortened, counted.explanation.of(comparison))
+        shown = [len(getattr(each, counted.rows)) for each in whole]
+        assert [len(each[counted.rows]) for each in pair[name]] == shown
 
 
 def test_a_session_without_counts_has_no_section(session: ExactSession, manifest: Manifest) -> None:
