@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,10 +18,7 @@ PHONE: ViewportSize = {"width": 390, "height": 800}
 CHROMIUM = shutil.which("chromium")
 # Where to leave the pictures to be looked at; a folder of the test's own by default.
 SHOTS = os.environ.get("TWINBOOT_SHOTS")
-# Contrast is of the scheme, and what fits of the width: two of the four have each.
-BOTH_WAYS = pytest.mark.parametrize(
-    ("viewport", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"]
-)
+Readable = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +31,6 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
-
-
-@pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    folder = Path(SHOTS) if SHOTS else tmp_path
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def opened(
@@ -74,3 +64,32 @@ def barriers(page: Page, impacts: Collection[str] = ("serious", "critical")) -> 
         for each in Axe().run(page).response["violations"]
         if each["impact"] in impacts
     ]
+
+
+# Contrast is of the scheme, and what fits of the width: two of the four have each.
+@pytest.fixture(params=[(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"])
+def readable(
+    request: pytest.FixtureRequest, browser: Browser, tmp_path: Path
+) -> Iterator[Readable]:
+    """Open a page, all of it: it is quiet, starts nothing, fits, and has no barrier."""
+    viewport, scheme = request.param
+    folder = Path(SHOTS) if SHOTS else tmp_path
+    pages: list[Page] = []
+
+    def shown(file: Path, *impacts: str) -> Page:
+        page, messages = opened(browser, file, viewport, scheme)
+        pages.append(page)
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{file.parent.name}-{file.stem}-{viewport['width']}-{scheme}.png"
+        page.screenshot(path=folder / name)
+        assert messages == [], file.name
+        assert page.evaluate("window.hurt") is None, file.name
+        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wider <= 0, f"{file.name} is {wider} px too wide"
+        assert barriers(page, impacts or ("serious", "critical")) == [], file.name
+        return page
+
+    yield shown
+    for page in pages:
+        page.context.close()

@@ -1,23 +1,17 @@
 """The index page: what it says, and in a real browser that it is quiet, fits and has no barrier."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from errors import InfraError, SeriesError
 from queues import page
 from queues.store import PrimaryResult, QueueStore
-from tests.browser import BOTH_WAYS, barriers, opened
+from tests.browser import Readable
 from tests.browser import browser as browser
-from tests.browser import shots as shots
+from tests.browser import readable as readable
 from tests.queues.made_up import queued
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ViewportSize
 
 HOSTILE = "<script>window.hurt=1</script>\u202e\x1b[2J" + "x" * 180
 
@@ -126,22 +120,10 @@ def test_an_empty_queue_says_how_to_fill_it(tmp_path: Path) -> None:
     assert "./lab.py queue add SERIES" in page.write(empty).read_text()
 
 
-@BOTH_WAYS
-def test_in_a_browser(
-    browser: Browser,
-    store: QueueStore,
-    shots: Path,
-    scheme: Literal["light", "dark"],
-    viewport: ViewportSize,
-) -> None:
-    drawn, messages = opened(browser, store.folder / page.INDEX, viewport, scheme)
-    drawn.screenshot(path=shots / f"queue-{viewport['width']}-{scheme}.png", full_page=True)
-    assert messages == []
-    assert drawn.evaluate("window.hurt") is None
-    assert drawn.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+@pytest.mark.slow
+def test_in_a_browser(readable: Readable, store: QueueStore) -> None:
+    drawn = readable(store.folder / page.INDEX, "minor", "moderate", "serious", "critical")
     # A stylesheet that the policy refuses would leave the page in the browser's own font.
     assert "Charter" in drawn.locator("h2").first.evaluate(
         "e => getComputedStyle(e.ownerDocument.querySelector('h1')).fontFamily"
     ).replace("sans-serif", "")
-    assert barriers(drawn, ("minor", "moderate", "serious", "critical")) == []
-    drawn.context.close()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 
 from history.pages import site
-from tests.browser import BOTH_WAYS, barriers, opened
+from tests.browser import Readable, barriers, opened
 from tests.browser import browser as browser
-from tests.browser import shots as shots
+from tests.browser import readable as readable
 from tests.history.pages.made_up import fill
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ViewportSize
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -36,27 +36,9 @@ def nights_of(built: Path) -> list[str]:
     return [f"{NIGHT}/{path.name}" for path in (plain, hostile)]
 
 
-@BOTH_WAYS
-def test_every_page_is_quiet_fits_and_has_no_barrier(
-    browser: Browser,
-    built: Path,
-    shots: Path,
-    scheme: Literal["light", "dark"],
-    viewport: ViewportSize,
-) -> None:
+def test_every_page_is_quiet_fits_and_has_no_barrier(readable: Readable, built: Path) -> None:
     for name in [*PAGES, *nights_of(built)]:
-        page, messages = opened(browser, built / name, viewport, scheme)
-        for more in page.locator("details").all():
-            more.evaluate("each => { each.open = true }")
-        page.wait_for_timeout(100)
-        picture = f"{name.replace('/', '-')}-{viewport['width']}-{scheme}.png"
-        page.screenshot(path=shots / picture)
-        assert messages == [], name
-        assert page.evaluate("window.hurt") is None, name
-        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wider <= 0, f"{name} is {wider} px too wide"
-        assert barriers(page) == [], name
-        page.context.close()
+        readable(built / name)
 
 
 def test_axe_and_the_console_can_fail(browser: Browser, tmp_path: Path) -> None:

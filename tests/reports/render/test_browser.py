@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 
 from analysis.many import SessionComparison
 from analysis.model import Comparison
-from tests.browser import BOTH_WAYS, PHONE, barriers, opened
+from tests.browser import PHONE, Readable, opened
 from tests.browser import browser as browser
-from tests.browser import shots as shots
+from tests.browser import readable as readable
 from tests.reports.drawn import page_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ViewportSize
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -35,26 +35,12 @@ def pages(
     return files
 
 
-@BOTH_WAYS
-def test_every_page_is_quiet_fits_and_has_no_barrier(
-    browser: Browser,
-    pages: list[Path],
-    shots: Path,
-    scheme: Literal["light", "dark"],
-    viewport: ViewportSize,
-) -> None:
+def test_every_page_is_quiet_fits_and_has_no_barrier(readable: Readable, pages: list[Path]) -> None:
     for file in pages:
-        page, messages = opened(browser, file, viewport, scheme)
-        page.screenshot(path=shots / f"{file.stem}-{viewport['width']}-{scheme}.png")
-        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        assert messages == [], file.name
-        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wider <= 0, f"{file.name} is {wider} px too wide"
+        page = readable(file)
         words = "[...document.querySelectorAll('ol.verdicts .word')]"
         wide = "each => each.scrollWidth > each.clientWidth"
         assert page.evaluate(f"{words}.filter({wide}).map(each => each.textContent)") == []
-        assert barriers(page) == [], file.name
-        page.context.close()
 
 
 def test_the_line_of_contents_leads_to_sections_by_keyboard(
