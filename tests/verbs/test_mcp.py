@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.factory import ExactSession, stored
+from tests.values import there
 from verbs.options import CHECKOUT
 
 
@@ -32,7 +33,7 @@ def calls(server: Any, *tools: tuple[str, dict[str, Any]]) -> list[tuple[bool, s
 
 
 def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
-    from mcp import StdioServerParameters  # as above
+    from mcp.client.stdio import StdioServerParameters, stdio_client  # as above
 
     session = ExactSession()
     stored(tmp_path / "one", session)
@@ -42,8 +43,10 @@ def test_a_series_is_looked_up_and_a_session_is_read(tmp_path: Path) -> None:
         "filemap-4k,4k,work,xas_find,9.5,1\n"
     )
     words = [str(CHECKOUT / "lab.py"), "mcp", "--sessions", str(tmp_path)]
+    parameters = StdioServerParameters(command=sys.executable, args=words)
     (listed, advice), (read, verdicts), (ranked, first), (selected, row) = calls(
-        StdioServerParameters(command=sys.executable, args=words),
+        # By default it is what stood for it when the client was imported: no file of a test's.
+        stdio_client(parameters, errlog=there(sys.__stderr__)),
         ("sessions", {}),
         ("report", {"session": "one"}),
         ("explain", {"session": "one"}),
