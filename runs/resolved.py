@@ -10,11 +10,12 @@ import itertools
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from experiment.load import GUESTS, Catalogue, load_guest, load_machine
-from experiment.machine import MachineSpec, names_in
+from experiment.machine import MACHINES, MachineSpec, names_in
 from experiment.plan import Plan, Size, make_plan, scaled, wall_arms
 from experiment.spec import ArmSpec, CaseSpec, Experiment, Guest, KernelSpec, Observed
 from files import digest
@@ -319,9 +320,23 @@ def executed_by_builds(resolved: Resolved) -> dict[str, tuple[str, ...]]:
 
 def catalogue(checkout: Path) -> Catalogue:
     """Everything an experiment file may name; what of it cannot be used is logged."""
-    workloads, broken = read_catalogue()
-    for problem in itertools.chain.from_iterable(broken.values()):
+    of_workloads = _catalogue_of_workloads()
+    for problem in itertools.chain.from_iterable(of_workloads.broken.values()):
         log.warning("left out: %s", problem)
+    return replace(
+        of_workloads,
+        guests=names_in(GUESTS),
+        machines=names_in(MACHINES),
+        flavours=config.known_flavours(checkout),
+        additions=config.known_additions(checkout),
+        series=known_series(checkout),
+    )
+
+
+@lru_cache
+def _catalogue_of_workloads() -> Catalogue:
+    """What workloads have, which are read once a process."""
+    workloads, broken = read_catalogue()
     return Catalogue(
         workloads=phase_names(workloads),
         metrics=METRIC_NAMES,
@@ -337,11 +352,10 @@ def catalogue(checkout: Path) -> Catalogue:
             for phase in workload.phases
             if phase.program
         ),
-        guests=names_in(GUESTS),
-        flavours=config.known_flavours(checkout),
-        additions=config.known_additions(checkout),
+        guests=(),
+        flavours=(),
         needs={name: workload.additions for name, workload in workloads.items()},
-        series=known_series(checkout),
+        series=(),
         thresholds=thresholds_of(workloads),
         broken=broken,
     )

@@ -191,8 +191,7 @@ class LazyVerb(TyperCommand):
     """A verb that is not imported yet: ``app`` of its module holds it, or it alone."""
 
     def __init__(self, name: str, module: str, group: str = "") -> None:
-        source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
-        _, _, below = source.partition(f'@app.command("{name}")')
+        _, _, below = _source(module).partition(f'@app.command("{name}")')
         line = below.partition('"""')[2].partition('"""')[0].partition("\n\n")[0]
         super().__init__(name, help=" ".join(line.split()))
         self.module = f"verbs.{module}"
@@ -206,14 +205,26 @@ class LazyVerb(TyperCommand):
 
     def load(self) -> Any:
         """The verb itself; its examples, the last paragraph of its docstring, end its help."""
-        command: Any = get_command(importlib.import_module(self.module).app)
-        command = getattr(command, "commands", {}).get(self.name, command)
-        command.help, _, examples = command.help.partition(EXAMPLES)
-        command.epilog = _epilog(examples.splitlines())
+        command = _made(self.module, str(self.name))
         # An interrupt ended the imports, see lab.py; now there may be something to put away.
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
+
+
+@functools.cache
+def _source(module: str) -> str:
+    return Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _made(module: str, name: str) -> Any:
+    """A verb of a module as typer makes it of its functions, which takes 10 ms."""
+    command: Any = get_command(importlib.import_module(module).app)
+    command = getattr(command, "commands", {}).get(name, command)
+    command.help, _, examples = command.help.partition(EXAMPLES)
+    command.epilog = _epilog(examples.splitlines())
+    return command
 
 
 def add_verbs(group: TyperGroup) -> None:
