@@ -59,6 +59,10 @@ USUAL_SHARE = 0.5
 RUNS, AT_ONCE = 16, 2
 
 
+# A table as it was last written: after each save, and for each entry recalled, it is asked.
+_read_once = lru_cache(2)(lambda table, written_ns: coverage.read(table))
+
+
 def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
     """The coverage nearest to ``release``; InfraError: none; CoverageError: damaged."""
     at = _place(release)
@@ -66,13 +70,7 @@ def shipped(release: str = "", folder: Path = FOLDER) -> Coverage:
     if not tables:
         step = "measure some: ./lab.py dev coverage add SESSION"
         raise InfraError("no coverage of any kernel", where=str(folder), next_step=step)
-    return _read(tables[0], tables[0].lstat().st_mtime_ns)
-
-
-@lru_cache(2)
-def _read(table: Path, written_ns: int) -> Coverage:
-    """A table as it was last written: after each save, and for each entry recalled, it is asked."""
-    return coverage.read(table)
+    return _read_once(tables[0], tables[0].lstat().st_mtime_ns)
 
 
 def _place(name: str) -> int:

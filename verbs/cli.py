@@ -187,6 +187,12 @@ def _examples(formatter: Any, epilog: str | None) -> None:
         formatter.write(f"{textwrap.indent(lines, '  ')}\n")
 
 
+# The text of a module, which is looked at for each of its verbs.
+_source = functools.cache(
+    lambda module: Path(__file__).with_name(f"{module}.py").read_text("utf-8")
+)
+
+
 class LazyVerb(TyperCommand):
     """A verb that is not imported yet: ``app`` of its module holds it, or it alone."""
 
@@ -210,11 +216,6 @@ class LazyVerb(TyperCommand):
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return command
-
-
-@functools.cache
-def _source(module: str) -> str:
-    return Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
 
 
 @functools.cache
