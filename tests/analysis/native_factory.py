@@ -1,9 +1,11 @@
 """Boots of native mode that nobody made, with what is known to differ between them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from results import native
 from results.native import NativeArm, NativeBoot, NativeHead, NativePhase
 
 ORDERS, PLACES, FOLIOS, HERTZ = 24, 40, 64, 2e9
@@ -83,3 +85,15 @@ def boots_of(head: NativeHead, world: World, seed: int) -> tuple[NativeBoot, ...
                 )
             )
     return tuple(boots)
+
+
+def on_disk(
+    folder: Path, world: World, head: NativeHead | None = None, boots: int | None = None
+) -> Path:
+    """A session of such a world, or its first boots, in a folder."""
+    head = head or head_of(24)
+    folder.mkdir(exist_ok=True)
+    native.begin(folder, head)
+    for boot in boots_of(head, world, 1)[:boots]:
+        native.append(folder, boot)
+    return folder

@@ -157,16 +157,16 @@ def test_under_tcg_a_busy_host_costs_no_numbers() -> None:
 def test_failed_runs_are_distinguished_and_never_data_points(
     kind: str, blame: str, arm: str
 ) -> None:
-    session = WallSession(effect=0.03)
+    session = WallSession(blocks=12, effect=0.03)
     run_id = f"filemap-4k.b02.{arm}"
     records = fails(session.records(), run_id, kind=kind, blame=blame)
     comparison = session.compared(records)
     metric = comparison.primary[0]
-    assert [pair.block for pair in metric.pairs] == [b for b in range(24) if b != 2]
+    assert [pair.block for pair in metric.pairs] == [b for b in range(12) if b != 2]
     assert [(run.run_id, run.failure.kind) for run in comparison.failed_runs] == [(run_id, kind)]
     text = "\n".join(of_finding(finding) for finding in comparison.findings)
     assert f"(1 {kind}, blame {blame}); their blocks are excluded on all arms" in text
-    assert f"base-again {int(arm == AGAIN)} of 24" in text
+    assert f"base-again {int(arm == AGAIN)} of 12" in text
     assert outcome(whole(comparison)) == (4 if blame == "series" else 0)
     assert "blocks excluded" not in host(comparison)
 
@@ -282,10 +282,10 @@ def detectable(sd: float, n: int, alpha: float = ALPHA, least: float = 0.0) -> f
 
 @pytest.mark.parametrize(("n", "alpha"), [(8, 0.01), (12, 0.01), (22, 0.01), (40, 0.004)])
 def test_the_rank_tests_power_is_that_of_trials(n: int, alpha: float) -> None:
-    """2,000 sessions of normal noise at the detectable effect: 95 % found."""
-    trials = np.random.default_rng(n).normal(detectable(0.012, n, alpha), 0.012, (2000, n))
+    """A thousand sessions of normal noise at the detectable effect: 95 % found."""
+    trials = np.random.default_rng(n).normal(detectable(0.012, n, alpha), 0.012, (1000, n))
     called = sum(statistics.signed_rank_p(row) <= alpha for row in trials)
-    assert called / 2000 == pytest.approx(0.95, abs=0.02)
+    assert called / 1000 == pytest.approx(0.95, abs=0.02)
 
 
 def test_simulated_and_asymptotic_meet_and_tend_to_the_rule_of_thumb() -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from results import native
 from tests.analysis.factory import ExactSession, stored
-from tests.analysis.native_factory import World, boots_of, head_of
+from tests.analysis.native_factory import World, on_disk
 from tests.conftest import Terminal
 from tests.results.test_outside import MMTESTS, fio
 
@@ -15,12 +14,7 @@ from tests.results.test_outside import MMTESTS, fio
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     """A session of native mode in which nothing changed."""
-    folder, head = tmp_path / "s", head_of(24)
-    folder.mkdir()
-    native.begin(folder, head)
-    for boot in boots_of(head, World(layout=0.0005, noise=0.0005), 1):
-        native.append(folder, boot)
-    return folder
+    return on_disk(tmp_path / "s", World(layout=0.0005, noise=0.0005))
 
 
 def named(folder: Path, **results: list[str]) -> list[str]:

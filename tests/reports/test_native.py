@@ -13,21 +13,13 @@ from results import native
 from results.door import StoreError
 from results.record import PatchRecord, SeriesRecord
 from tests.analysis.factory import ExactSession, stored
-from tests.analysis.native_factory import World, boots_of, head_of
+from tests.analysis.native_factory import World, head_of, on_disk
 from tests.values import but
 from verbs.session import report
 
 
-def session(folder: Path, world: World, boots: int = 72) -> Path:
-    head = head_of(24)
-    native.begin(folder, head)
-    for boot in boots_of(head, world, 1)[:boots]:
-        native.append(folder, boot)
-    return folder
-
-
 def test_every_form_is_written_and_has_the_verdict(tmp_path: Path) -> None:
-    session(tmp_path, World(change=0.03))
+    on_disk(tmp_path, World(change=0.03))
     text, judged = write_all(tmp_path, "text")
     assert [str(each.verdict) for each in judged] == ["regression"]
     assert "readahead" in text
@@ -62,7 +54,7 @@ def test_names_of_several_arms_differ_in_the_width_of_a_terminal(tmp_path: Path)
 
 
 def test_a_line_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
-    session(tmp_path, World(), boots=6)
+    on_disk(tmp_path, World(), boots=6)
     with (tmp_path / native.BOOTS).open("a") as file:
         file.write('{"round": 3, "arm"')
     assert len(native.read(tmp_path)[1]) == 6
@@ -70,13 +62,13 @@ def test_a_line_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_strict_tells_what_is_open(tmp_path: Path) -> None:
-    session(tmp_path, World(layout=0.02))
+    on_disk(tmp_path, World(layout=0.02))
     assert report(tmp_path, "", strict=False) == 0
     assert report(tmp_path, "", strict=True) == 5
 
 
 def test_a_series_of_slow_boots_is_counted_shown_and_withholds_the_verdict(tmp_path: Path) -> None:
-    session(tmp_path, World(change=0.05, slow=0.3))
+    on_disk(tmp_path, World(change=0.05, slow=0.3))
     assert report(tmp_path, "", strict=True) == 5
     _, (of,) = write_all(tmp_path, "text")
     for form in ("text", "markdown", "html"):
@@ -92,7 +84,7 @@ def test_what_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no session of native mode"):
         native.read(tmp_path)
     with pytest.raises(UsageError, match="letter"):
-        write_all(session(tmp_path, World()), "letter")
+        write_all(on_disk(tmp_path, World()), "letter")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +101,7 @@ def test_what_is_none_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_session_has_is_refused(file: str, key: str, value: object, tmp_path: Path) -> None:
-    session(tmp_path, World())
+    on_disk(tmp_path, World())
     first, *lines = (tmp_path / file).read_text().splitlines()
     whole = json.loads(first if file == native.BOOTS else "\n".join([first, *lines]))
     text = json.dumps(whole | {key: value})
@@ -129,19 +121,16 @@ def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: P
     patched = but(patched, kernel=but(patched.kernel, patches=("a.patch",)))
     base = but(base, kernel=but(base.kernel, patches=()))
 
-    def on_disk(name: str, source: str) -> Path:
+    def of_source(name: str, source: str) -> Path:
         arms = tuple(but(arm, kernel=but(arm.kernel, source=source)) for arm in (base, patched))
         return stored(tmp_path / name, made_up, arms=arms, series=(series,)).folder
 
     head = but(head_of(24), source="a tree")
     for name, contents, day in (("same", "aa", 1), ("newer", "bb", 2)):
         arms = head.arms[0], but(head.arms[1], contents=(contents,))
-        place = tmp_path / name
-        place.mkdir()
-        native.begin(place, but(head, arms=arms, created=f"2026-01-0{day}T00:00:00Z"))
-        for boot in boots_of(head, World(change=0.03), 1):
-            native.append(place, boot)
-    timed = forms.read_comparison(on_disk("exact", "a tree"))
+        made = but(head, arms=arms, created=f"2026-01-0{day}T00:00:00Z")
+        on_disk(tmp_path / name, World(change=0.03), made)
+    timed = forms.read_comparison(of_source("exact", "a tree"))
     assert timed.timed is not None
     assert (timed.timed.session, [str(each.verdict) for each in timed.timed.judged]) == (
         "same",
@@ -154,6 +143,6 @@ def test_an_exact_report_has_the_time_of_the_same_arms_in_every_form(tmp_path: P
     assert json.loads(forms.render(timed, "json"))["timed"]["cpu"] == "a CPU"
     (tmp_path / "same" / native.BOOTS).write_text("{}\n")
     assert forms.read_comparison(tmp_path / "exact").timed is None
-    other = forms.read_comparison(on_disk("other", "another tree"))
+    other = forms.read_comparison(of_source("other", "another tree"))
     assert other.timed is None
     assert "timed" not in json.loads(forms.render(other, "json"))

@@ -41,11 +41,6 @@ def test_everything_on_record_is_read(tmp_path: Path) -> None:
     assert len(read.recorded) == 1
 
 
-def test_no_session_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"manifest\.json: no such file"):
-        open_session(tmp_path)
-
-
 def test_arms_that_differ_are_not_the_same_code(tmp_path: Path) -> None:
     store = SessionStore(tmp_path)
     store.create(but(ExactSession().manifest(), same_code=True))

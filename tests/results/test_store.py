@@ -135,8 +135,9 @@ def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path, text: str, comp
 
 
 def test_no_manifest(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no such file"):
-        SessionStore(tmp_path).manifest()
+    for read in (open_session, lambda folder: SessionStore(folder).manifest()):
+        with pytest.raises(StoreError, match=r"manifest\.json: no such file"):
+            read(tmp_path)
     assert SessionStore(tmp_path).records() == []
     assert SessionStore(tmp_path).costs() == []
     assert not (tmp_path / COSTS).exists()

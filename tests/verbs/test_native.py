@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from results import native
-from tests.analysis.native_factory import World, boots_of, head_of
+from tests.analysis.native_factory import World, on_disk
 from tests.conftest import Terminal
 from tests.values import data
 
@@ -16,12 +16,7 @@ SERIES = "configs/series/slow-add-256"
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     """A session of native mode with a regression, in a folder of sessions."""
-    folder, head = tmp_path / "slow", head_of(24)
-    folder.mkdir()
-    native.begin(folder, head)
-    for boot in boots_of(head, World(change=0.03), 1):
-        native.append(folder, boot)
-    return folder
+    return on_disk(tmp_path / "slow", World(change=0.03))
 
 
 @pytest.mark.parametrize(
