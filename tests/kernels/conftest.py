@@ -8,6 +8,7 @@ import pytest
 from kernels.build import provide
 from kernels.cache import Kernel
 from tests.kernels.fake import Lab
+from tests.kernels.shipped import Archive
 
 
 @pytest.fixture
@@ -28,3 +29,11 @@ def base(lab: Lab, built_cache: Path) -> Kernel:
     """The kernel of the source alone, as if this lab had just built it."""
     subprocess.run(["cp", "-a", "--reflink=auto", built_cache, lab.cache], check=True)
     return provide(lab.request())
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """All that apt knows: nothing at first."""
+    made = Archive(tmp_path / "archive")
+    monkeypatch.setenv("APT_CONFIG", str(made.config))
+    return made

@@ -70,7 +70,7 @@ class Lab:
         """Write a series with one patch for each edit of the fake tree."""
         folder = self.checkout / "configs/series" / name
         folder.mkdir(parents=True)
-        key = (state(self.source), name, edits, subject)
+        key = (*state(self.source).items(), name, edits, subject)
         if key not in MADE:
             self._make(folder, edits, subject or f"mm: {name}, step {{}}")
             MADE[key] = {path.name: path.read_text() for path in folder.glob("*.patch")}
@@ -94,13 +94,13 @@ class Lab:
 MADE: dict[tuple[object, ...], dict[str, str]] = {}
 
 
-def state(folder: Path) -> tuple[tuple[str, bytes, int], ...]:
-    """Files of a tree: paths, contents, and whether each is executable."""
-    return tuple(
-        (str(path.relative_to(folder)), path.read_bytes(), path.stat().st_mode & 0o111)
+def state(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Files of a tree by their paths: contents, and whether each is executable."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o111)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and ".git" not in path.parts
-    )
+    }
 
 
 def commit_all(folder: Path) -> None:

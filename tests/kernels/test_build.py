@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import InfraError, SeriesError, UsageError
+from errors import InfraError, SeriesError
 from experiment.spec import KernelSpec
 from host import sandbox
 from kernels import addresses, build, linetable, symbols
@@ -526,13 +526,6 @@ def test_what_a_build_of_another_user_left_is_not_the_series(lab: Lab) -> None:
     assert not plan.made(PermissionError(errno.EACCES, "x", str(file)))
 
 
-def test_unknown_flavour_and_missing_source_are_the_users(lab: Lab) -> None:
-    with pytest.raises(UsageError, match="did you mean perf"):
-        provide(lab.request(spec=KernelSpec(source=lab.spec.source, flavour="pref")))
-    with pytest.raises(UsageError, match="no such folder"):
-        provide(lab.request(spec=KernelSpec(source="dir:/nowhere")))
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("base")
 def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
@@ -738,21 +731,6 @@ def test_a_kernel_that_was_changed_by_hand_is_built_again(lab: Lab, base: Kernel
         assert again.modules == ()
 
 
-def test_what_is_added_to_a_flavour_is_another_kernel_with_its_modules(
-    lab: Lab, base: Kernel
-) -> None:
-    additions = lab.checkout / "configs/kconfig/additions"
-    additions.mkdir()
-    (additions / "tests.config").write_text("CONFIG_MODULES=y\n")
-    more = provide(lab.request(spec=but(lab.spec, additions=("tests",))))
-    assert [path.name for path in more.modules] == ["test_walk.ko"]
-    assert more.identity.flavour == "perf+tests"
-    assert "CONFIG_MODULES=y" in more.config.read_text()
-    # The kernel without them has the key that it always had, and no modules.
-    assert (base.identity.flavour, base.modules) == ("perf", ())
-    assert base.identity.key != more.identity.key
-
-
 def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:
     """The source of a module of the lab's own, and a kernel that it is built with."""
     folder = lab.checkout / "configs/kconfig/additions/trees"
@@ -765,10 +743,15 @@ def with_a_module(lab: Lab) -> tuple[Path, KernelSpec]:
     return source, spec
 
 
-def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab) -> None:
+def test_modules_of_the_labs_own_are_built_with_the_kernel(lab: Lab, base: Kernel) -> None:
     source, spec = with_a_module(lab)
     kernel = provide(lab.request(spec=spec))
     assert [path.name for path in kernel.modules] == ["loops.ko", "test_walk.ko"]
+    assert kernel.identity.flavour == "perf+trees"
+    assert "CONFIG_MODULES=y" in kernel.config.read_text()
+    # The kernel without them has the key that it always had, and no modules.
+    assert (base.identity.flavour, base.modules) == ("perf", ())
+    assert base.identity.key != kernel.identity.key
     # Another source is another kernel, of which nothing else is compiled anew.
     first = kernel.modules[0].read_bytes()
     source.write_text("int loops = 2;\n")

@@ -311,13 +311,6 @@ def test_a_thread_that_was_fetched_is_not_fetched_again(lab: Lab) -> None:
         assert (record.kind, record.message_id) == ("thread", name)
 
 
-def test_what_is_not_there_is_named(lab: Lab) -> None:
-    with pytest.raises(UsageError, match="no such file"):
-        keep(SeriesSpec(path="gone.mbox"), **lab.where)
-    with pytest.raises(UsageError, match="no such file or folder"):
-        keep(SeriesSpec(path="gone"), **lab.where)
-
-
 @pytest.fixture
 def spec(lab: Lab) -> SeriesSpec:
     """A series of one patch, taken out of a source that holds it: kept in the cache."""

@@ -24,7 +24,7 @@ from kernels.series import (
     who_runs_it,
 )
 from results.record import SeriesRecord
-from tests.kernels.fake import FASTER, GROWN, Lab, files_of, git, keep, patches_of, replace
+from tests.kernels.fake import FASTER, GROWN, Lab, files_of, git, keep, patches_of, replace, state
 from tests.values import data, spaced
 from tests.waiting import completed
 
@@ -146,14 +146,6 @@ def test_missing_source_file_is_named(lab: Lab) -> None:
         apply([read_patch(path) for path in paths], lab.source)
 
 
-def contents(tree: Path) -> dict[str, tuple[bytes, bool]]:
-    return {
-        str(path.relative_to(tree)): (path.read_bytes(), bool(path.stat().st_mode & 0o100))
-        for path in sorted(tree.rglob("*"))
-        if path.is_file() and ".git" not in path.parts
-    }
-
-
 def edit(tree: Path) -> None:
     replace("mm/filemap.c", "index >> 4", "index >> 5")(tree)
     replace("mm/filemap.c", "int filemap_last(void)\n", "int filemap_last(void)\n/* --- x */\n")(
@@ -169,15 +161,15 @@ def edit(tree: Path) -> None:
 
 
 def test_a_patch_and_its_reverse_change_nothing(lab: Lab) -> None:
-    before = contents(lab.source)
+    before = state(lab.source)
     (path,) = lab.series("all", edit)
     assert "rename from mm/slow.c" in path.read_text()
     apply([read_patch(path)], lab.source)
-    assert contents(lab.source) != before
+    assert state(lab.source) != before
     back = path.with_name("0001-back.patch")
     back.write_text(reverted(path.read_text(), "x"))
     apply([read_patch(back)], lab.source)
-    assert contents(lab.source) == before
+    assert state(lab.source) == before
 
 
 def test_a_copy_is_refused() -> None:

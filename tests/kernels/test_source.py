@@ -10,18 +10,10 @@ from host import packages
 from host.process import run
 from kernels import source
 from kernels.source import identify, release_of, unpack
-from tests.kernels.fake import FAKE_LINUX, Lab, git
+from tests.kernels.fake import FAKE_LINUX, Lab, git, state
 from tests.kernels.shipped import Archive
 from tests.values import data, script, spaced
 from tests.waiting import completed
-
-
-def listing(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def tarball(lab: Lab, path: Path) -> Path:
@@ -64,8 +56,7 @@ def test_every_kind_lays_out_the_same_tree(lab: Lab, tmp_path: Path, repository:
         assert kernel_source.identity.startswith(spec.partition(":")[0] + ":")
         into = tmp_path / f"out{number}" / "new"
         unpack(kernel_source, into)
-        laid_out = {k: v for k, v in listing(into).items() if not k.startswith(".git/")}
-        assert laid_out == listing(FAKE_LINUX)
+        assert state(into) == state(FAKE_LINUX)
         assert [path.name for path in into.parent.iterdir()] == ["new"]
 
 
@@ -80,14 +71,6 @@ def test_debian_source_is_named_by_its_version(
     assert (installed.identity, installed.origin) == (f"deb:dpkg={version}", path)
     # Named by its version it is the same, and is not fetched.
     assert identify(installed.identity, **lab.where) == installed
-
-
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
-    """All that apt knows: nothing at first."""
-    made = Archive(tmp_path / "archive")
-    monkeypatch.setenv("APT_CONFIG", str(made.config))
-    return made
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -126,7 +109,7 @@ def test_an_installed_source_may_be_packed_as_ubuntus_are(
     kernel_source = identify("deb:dpkg", **lab.where)
     assert kernel_source.origin == path
     unpack(kernel_source, tmp_path / "tree")
-    assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
+    assert state(tmp_path / "tree") == state(FAKE_LINUX)
 
 
 def test_a_package_by_a_name_with_a_slash_is_looked_up_nowhere(
@@ -153,7 +136,7 @@ def test_debian_source_of_a_named_version_is_fetched(
         identify("deb:linux-source-0.1", **lab.where)
     assert f"write {spec}; or" in refused.value.next_step
     unpack(kernel_source, tmp_path / "tree")
-    assert listing(tmp_path / "tree") == listing(FAKE_LINUX)
+    assert state(tmp_path / "tree") == state(FAKE_LINUX)
 
 
 @pytest.mark.usefixtures("archive")
@@ -296,9 +279,9 @@ def test_settings_and_attributes_of_a_repository_run_no_program(
     for name in ("filter.x.smudge", "filter.x.process", "tar.tar.command", "core.fsmonitor"):
         git(repository, "config", name, str(program))
     (repository / ".git/info/attributes").write_text("* filter=x\n")
-    plain = listing(repository / "mm")
+    plain = state(repository / "mm")
     unpack(identify(f"git:{repository}@HEAD", **lab.where), tmp_path / "tree")
-    assert listing(tmp_path / "tree/mm") == plain
+    assert state(tmp_path / "tree/mm") == plain
     assert not (tmp_path / "it-ran").exists()
     assert not (tmp_path / "source.git").exists()
 

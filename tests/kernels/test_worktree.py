@@ -12,7 +12,7 @@ from kernels import worktree
 from kernels.series import Patch, read_patch
 from kernels.source import identify
 from kernels.worktree import WorkTree, copy_objects, prepare, switch
-from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab
+from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, state
 
 
 def add_file(tree: Path) -> None:
@@ -42,14 +42,6 @@ ARMS = {
     "rename": (rename_file, add_file),
     "mode": (make_executable,),
 }
-
-
-def state(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o111)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def times(folder: Path) -> dict[str, int]:
