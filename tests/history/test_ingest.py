@@ -1,6 +1,5 @@
 """From a session to its entry."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -247,10 +246,3 @@ def of_libc(libc: str) -> Entry:
 def test_another_libc_is_another_environment() -> None:
     assert moved_settings(of_libc("2.36"), of_libc("2.41")) == ("libc: 2.36 -> 2.41",)
     assert moved_settings(of_libc("2.36"), of_libc("2.36")) == ()
-
-
-def test_what_is_kept_is_read_without_what_draws() -> None:
-    heavy = "{'matplotlib', 'scipy', 'pandas'}"
-    code = f"import sys, history.entry; print(sorted({heavy} & sys.modules.keys()))"
-    done = completed([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
-    assert done.stdout == "[]\n"

@@ -67,7 +67,10 @@ def test_what_neither_measures_nor_reports_does_not_wait_for_statistics(tmp_path
         f"for line in {lines!r}:\n"
         "    assert lab.main(line.split()) in (0, 2, 3), line\n"
         f"    assert not set({HEAVY!r}) & set(sys.modules), line\n"
-        "assert {'typer', 'verbs'} <= set(sys.modules)"
+        "assert {'typer', 'verbs'} <= set(sys.modules)\n"
+        # Nor does who reads what a history keeps.
+        "import history.entry\n"
+        f"assert not set({HEAVY!r}) & set(sys.modules)\n"
     )
     env = {**os.environ, "TWINBOOT_CACHE": str(tmp_path)}
     completed([sys.executable, "-c", code], env=env, cwd=CHECKOUT)
