@@ -51,20 +51,18 @@ SENTENCES = (
 Session = Comparison | SessionComparison
 
 
-def of_records(change: Callable[[ExactSession], list[object]], **how: object) -> SessionComparison:
-    session = ExactSession(**how)  # type: ignore[arg-type]
-    return compare_session(measured(session.manifest(), change(session)))  # type: ignore[arg-type]
+NORMAL = ExactSession()
+RECORDS = NORMAL.records()
 
 
-def failing(session: ExactSession, many: int = 99, **how: str) -> list[object]:
-    run_ids = [record.run_id for record in session.records() if record.arm == "patched"][:many]
-    return [*fails(session.records(), *run_ids, message="THP was on", **how)]
+def failing(many: int = 99, **how: str) -> SessionComparison:
+    run_ids = [record.run_id for record in RECORDS if record.arm == "patched"][:many]
+    return NORMAL.as_session(fails(RECORDS, *run_ids, message="THP was on", **how))
 
 
-def inexact(session: ExactSession) -> list[object]:
-    first, *others = session.records()
-    other = but(repeat_of(first), fingerprint="other", run_id="again")
-    return [first, *others[:-1], other]
+def inexact() -> SessionComparison:
+    other = but(repeat_of(RECORDS[0]), fingerprint="other", run_id="again")
+    return NORMAL.as_session([*RECORDS[:-1], other])
 
 
 def arms_of(*red: str, booted: bool = True) -> SessionComparison:
@@ -91,15 +89,13 @@ SESSIONS: dict[str, Callable[[], Session]] = {
     "broken before the series": lambda: compared(checked("base", WARNS), checked("patched", WARNS)),
     "not checked": lambda: compared(checked("base"), checked("patched", status="not run")),
     "checks pending": lambda: compared(checked("base"), checked("patched", of=3)),
-    "7 of 32 runs": lambda: of_records(lambda session: [*session.records()[:7]]),
-    "no run": lambda: of_records(lambda session: []),
-    "all runs of an arm failed": lambda: of_records(
-        lambda session: failing(session, kind="panic", blame="series")
-    ),
-    "6 runs failed": lambda: of_records(lambda session: failing(session, 6)),
-    "other bits": lambda: of_records(inexact),
-    "same code": lambda: of_records(lambda session: [], same_code=True),
-    "one seed": lambda: of_records(lambda session: [*session.records()], seeds=(7,)),
+    "7 of 32 runs": lambda: NORMAL.as_session(RECORDS[:7]),
+    "no run": lambda: NORMAL.as_session([]),
+    "all runs of an arm failed": lambda: failing(kind="panic", blame="series"),
+    "6 runs failed": lambda: failing(6),
+    "other bits": inexact,
+    "same code": lambda: ExactSession(same_code=True).as_session([]),
+    "one seed": lambda: ExactSession(seeds=(7,)).as_session(),
     "counted, the same": same_counts,
     "one of many is broken": lambda: arms_of("bourney"),
     "all of many are broken": lambda: arms_of(
