@@ -164,7 +164,7 @@ def work(store: QueueStore, measure: Measure, log: Log, rules: Rules | None = No
             entry = _attempt(store, entry, measure, log, rules)
         done += 1
         page.write(store)
-        results = ", ".join(f"{each.case} {each.metric} {each.verdict}" for each in entry.results)
+        results = "; ".join(map(str, entry.results))
         why = f"{entry.blame}: {entry.message}" if entry.blame else entry.message or results
         log(f"{entry.state}  {entry.id}  {why}")
         # The series had no turn: the host or the lab would stop the next one, too.

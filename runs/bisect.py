@@ -23,6 +23,7 @@ from results import door
 from results.door import StoreError
 from results.record import Record, RunRecord
 from results.store import MANIFEST, SessionStore
+from results.units import read_name
 from runs.boots import Reporter
 from runs.building import Building
 from runs.local import Options
@@ -52,6 +53,11 @@ class Search(Record):
     tested: tuple[int, ...] = ()
     same: dict[int, int] = Field(default_factory=dict)
     skipped: dict[int, str] = Field(default_factory=dict)
+
+    @property
+    def shown_metric(self) -> str:
+        """The metric as people read it."""
+        return read_name(self.metric)
 
     @property
     def last(self) -> int:
@@ -246,7 +252,7 @@ class _Searching:
         ratios, search = self._ratios(point), self.search
         if len(ratios) < search.experiment.blocks:
             what = f"{len(ratios)} of {search.experiment.blocks} seeds have a value above zero"
-            where = f"{search.points[point].name} {search.metric}"
+            where = f"{search.points[point].name} {search.shown_metric}"
             step = f"./lab.py bisect --resume {self.folder}"
             raise InfraError(what, where=where, next_step=step)
         return math.expm1(statistics.fmean(ratios))

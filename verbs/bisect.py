@@ -333,7 +333,7 @@ def as_text(
 
     search = result.search
     lines = [
-        f"{search.experiment.title}: {search.metric}, changes of {percent(search.threshold)} or "
+        f"{search.experiment.title}: {search.shown_metric}, changes of {percent(search.threshold)} or "
         f"more, {_seeds(search)}",
         "",
     ]
@@ -374,16 +374,16 @@ def _outcome(result: Result, untested: str) -> str:
         )
     if result.kind == "nothing":
         return (
-            f"nothing to bisect: all {search.last} patches together change {search.metric} by "
+            f"nothing to bisect: all {search.last} patches together change {search.shown_metric} by "
             f"{100 * result.whole:+.2f} %, less than {percent(search.threshold)}"
         )
     if result.kind == "found":
-        return f"the change of {search.metric} comes with patch {points[result.new].label}"
+        return f"the change of {search.shown_metric} comes with patch {points[result.new].label}"
     first, last = points[result.old + 1].label, points[result.new].label
     skipped = [f"  {step.label}: {step.how}" for step in result.steps if step.state == "skip"]
     return "\n".join(
         [
-            f"the change of {search.metric} comes with one of these "
+            f"the change of {search.shown_metric} comes with one of these "
             f"{result.new - result.old} patches:",
             f"  from {first}",
             f"  to   {last}",

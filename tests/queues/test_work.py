@@ -208,7 +208,10 @@ def test_interrupted_by_the_keyboard_it_is_still_to_be_done(store: QueueStore) -
     lines: list[str] = []
     work(store, measuring, lines.append)
     assert [job.resume for job in measuring.jobs] == [True]
-    assert lines[-1].startswith(f"done  {entry.id}  filemap-4k 4k.bw")
+    # The same words as in a list of the queue.
+    ended = store.find(entry.id)
+    results = "; ".join(map(str, ended.results))
+    assert (results[:17], lines[-1]) == ("filemap-4k 4k.bw:", f"done  {entry.id}  {results}")
 
 
 def start(store: QueueStore, ledger: Path, pause_s: float, *meeting: Path) -> subprocess.Popen[str]:

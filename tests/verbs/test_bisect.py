@@ -93,8 +93,15 @@ def test_a_range_is_one_of_a_repository(source: str, series: tuple[str, ...]) ->
         _resolved(request, "a..b", stack)
 
 
-def shown(kind: Any, *steps: BisectStep, old: int = 0, new: int = 3, finding: str = "") -> str:
-    search = searched(Request(name="filemap-v4"))
+def shown(
+    kind: Any,
+    *steps: BisectStep,
+    old: int = 0,
+    new: int = 3,
+    finding: str = "",
+    metric: str = "4k.bw",
+) -> str:
+    search = searched(Request(name="filemap-v4"), metric)
     return as_text(Result(kind, search, -0.017, old, new, steps, finding), None)
 
 
@@ -111,6 +118,11 @@ def test_the_outcome_is_shown_with_what_led_to_it() -> None:
     assert "one of these 2 patches" in summary
     assert summary.endswith("\n  2: mm: two: does not build")
     assert "all 3 patches together change 4k.bw by -1.70 %" in shown("nothing")
+    # By the name that people read, of what is recorded as 4k.path.
+    for kind in ("found", "range", "nothing"):
+        counted = shown(kind, metric="4k.instructions")
+        assert counted.count("4k.instructions") == 2
+        assert "4k.path" not in counted
 
 
 def test_a_step_of_which_nothing_ran_is_no_good_one() -> None:
