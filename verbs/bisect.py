@@ -333,8 +333,8 @@ def as_text(
 
     search = result.search
     lines = [
-        f"{search.experiment.title}: {search.shown_metric}, changes of {percent(search.threshold)} or "
-        f"more, {_seeds(search)}",
+        f"{search.experiment.title}: {search.shown_metric}, changes of {percent(search.threshold)} "
+        f"or more, {_seeds(search)}",
         "",
     ]
     for step in result.steps:
@@ -374,8 +374,8 @@ def _outcome(result: Result, untested: str) -> str:
         )
     if result.kind == "nothing":
         return (
-            f"nothing to bisect: all {search.last} patches together change {search.shown_metric} by "
-            f"{100 * result.whole:+.2f} %, less than {percent(search.threshold)}"
+            f"nothing to bisect: all {search.last} patches together change {search.shown_metric} "
+            f"by {100 * result.whole:+.2f} %, less than {percent(search.threshold)}"
         )
     if result.kind == "found":
         return f"the change of {search.shown_metric} comes with patch {points[result.new].label}"
