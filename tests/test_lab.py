@@ -427,14 +427,6 @@ def test_a_series_is_measured_by_what_executes_it(main: Terminal, words: tuple[s
     assert {run["case"] for run in json.loads(main.out)["runs"]} == {"vmalloc"}
 
 
-def test_a_series_says_when_no_workload_is_known(main: Terminal, tmp_path: Path) -> None:
-    patch = tmp_path / "tcp.patch"
-    patch.write_text("--- a/net/tcp.c\n+++ b/net/tcp.c\n@@ -1 +1 @@\n-x\n+y\n")
-    assert main("plan", "--series", patch) == 2
-    assert "--series: no workload is known for net/tcp.c" in main.err
-    assert main("plan", "--series", patch, "--workloads", "filemap-4k") == 0
-
-
 def test_a_hostile_series_ends_before_anything_is_built(main: Terminal, tmp_path: Path) -> None:
     patch = tmp_path / "evil.patch"
     patch.write_text(

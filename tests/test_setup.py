@@ -219,19 +219,20 @@ def test_a_named_python_that_cannot_do_it_is_an_error(machine: FreshMachine) -> 
     assert machine.calls() == []
 
 
-def test_a_failed_update_is_no_reason_to_stop(machine: FreshMachine) -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "shown"),
+    [
+        ("UPDATE_STATUS", 0, ["apt-get update failed"]),
+        ("INSTALL_STATUS", 3, ["E: no such package", "apt-get install failed"]),
+    ],
+)
+def test_a_failed_update_is_no_reason_to_stop_and_a_failed_install_is(
+    machine: FreshMachine, status: str, code: int, shown: list[str]
+) -> None:
     machine.absent("fio")
-    done = machine.setup(UPDATE_STATUS="100")
-    assert done.returncode == 0
-    assert "apt-get update failed" in done.stderr
-
-
-def test_a_failed_install_shows_its_last_lines(machine: FreshMachine) -> None:
-    machine.absent("fio")
-    done = machine.setup(INSTALL_STATUS="100")
-    assert done.returncode == 3
-    assert "E: no such package" in done.stderr
-    assert "apt-get install failed" in done.stderr
+    done = machine.setup(**{status: "100"})
+    assert done.returncode == code
+    assert all(words in done.stderr for words in shown)
 
 
 @pytest.mark.parametrize(
@@ -371,13 +372,8 @@ def test_make_targets_all_set_up_first() -> None:
         done = completed(["make", "--dry-run", target], cwd=CHECKOUT)
         group = "" if target == "run" else " tests"
         assert done.stdout.splitlines()[0] == f"sh setup/prepare.sh{group}"
-    assert "pytest" in done.stdout.splitlines()[-1]
-
-
-def test_make_gives_pytest_no_file_for_a_folder_of_tests() -> None:
-    """The table of the last run would be taken for one, and with it no conftest be read."""
-    done = completed(["make", "--no-print-directory", "-n", "check"], cwd=CHECKOUT)
     (command,) = [line for line in done.stdout.splitlines() if " -m pytest -n " in line]
+    # Apart, the table of the last run would be taken for tests, and with it no conftest be read.
     assert "--durations-table=.make/durations.csv" in command.split()
 
 

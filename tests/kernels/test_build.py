@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -550,11 +549,11 @@ def test_killed_in_the_middle_of_make_and_built_again(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment_s", [0.3, 0.6])
-def test_killed_at_any_moment_and_built_again(lab: Lab, moment_s: float) -> None:
+@pytest.mark.parametrize("made", ["src", "src/obj-*/.config", "src/obj-*/vmlinux"])
+def test_killed_once_something_is_made_and_built_again(lab: Lab, made: str) -> None:
     patches = lab.series("grown", GROWN)
     process = provide_elsewhere(lab, *patches)
-    time.sleep(moment_s)
+    wait_until(lambda: list(lab.cache.glob(f"trees/*/{made}")), made)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     for kernel in cached_kernels(lab.cache):

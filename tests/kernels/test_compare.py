@@ -50,6 +50,7 @@ def built(lab: Lab, *edits: Callable[[Path], None]) -> TriageRecord:
     return compared(base, patched, record.patches)
 
 
+@pytest.mark.usefixtures("base")
 def test_functions_with_their_file_and_patches(lab: Lab) -> None:
     record = built(lab, GROWN, replace("mm/slow.c", "* 3", "* 5"))
     assert record.verdict == "functions"
@@ -62,6 +63,7 @@ def test_functions_with_their_file_and_patches(lab: Lab) -> None:
     assert summary(record).startswith("only 2 functions changed: remember (")
 
 
+@pytest.mark.usefixtures("base")
 def test_a_comment_is_the_same_code(lab: Lab) -> None:
     record = built(lab, COMMENT)
     assert record.verdict == "same code"
@@ -83,6 +85,7 @@ def test_data_that_no_function_shows(lab: Lab, old: str, new: str, changed: str)
     assert summary(record) == f"no function changed; data changed: {changed}"
 
 
+@pytest.mark.usefixtures("base")
 def test_a_header_that_changes_nothing_is_the_same_code(lab: Lab) -> None:
     record = built(lab, replace("include/folio.h", "#define", "/* sizes */\n#define"))
     assert (record.verdict, record.left_out) == ("same code", ())
@@ -115,6 +118,7 @@ def test_a_file_that_is_not_built_is_named_with_its_option(lab: Lab) -> None:
     assert record.left_out == ("net/9p.c (CONFIG_NET_DMA is n)",)
 
 
+@pytest.mark.usefixtures("base")
 def test_warnings_of_the_patched_arm_only(lab: Lab) -> None:
     odd = replace("mm/slow.c", "return filemap", 'if (0)\n#warning "odd"\n\t\t;\n\treturn filemap')
     record = built(lab, odd)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errors import InfraError, SeriesError, SpecError, UsageError
@@ -61,6 +61,7 @@ def test_parse_reads_values_negations_and_nothing_else() -> None:
     assert parse(text) == {"A": "n", "B": "n", "D": '"x y"'}
 
 
+@settings(max_examples=40)
 @given(st.lists(OPTIONS, max_size=4))
 def test_later_fragments_win_and_nothing_is_lost(parts: list[dict[str, str]]) -> None:
     merged = parse(merge(Fragment(str(i), part) for i, part in enumerate(parts)))
@@ -69,6 +70,7 @@ def test_later_fragments_win_and_nothing_is_lost(parts: list[dict[str, str]]) ->
         assert value == next(part[name] for part in reversed(parts) if name in part)
 
 
+@settings(max_examples=40)
 @given(OPTIONS)
 def test_equal_wishes_are_equal_bytes(options: dict[str, str]) -> None:
     backwards = dict(reversed(options.items()))
@@ -262,7 +264,8 @@ REASONS = data(__file__, "reasons")
 
 
 @pytest.fixture
-def reasons(lab: Lab) -> Lab:
+def reasons(lab: Lab, base: Kernel) -> Lab:
+    """With a file of reasons, and the kernel of its source as it is."""
     (lab.checkout / FILE).write_text(REASONS)
     return lab
 
