@@ -86,8 +86,10 @@ def experiments(draw: st.DrawFn) -> Experiment:
 
 @few
 @given(experiments())
-def test_every_block_holds_every_arm_and_case_once(experiment: Experiment) -> None:
+def test_every_block_holds_every_arm_and_case_once_and_is_one_seed(experiment: Experiment) -> None:
     plan = make_plan(experiment)
+    assert plan.seeds == tuple(range(experiment.seed, experiment.seed + experiment.blocks))
+    assert all(run.seed == plan.seeds[run.block] for run in plan.runs)
     runs = [run for run in plan.runs if not run.repeat]
     cases = [case.name for case in experiment.cases]
     arms = [arm.name for arm in experiment.all_arms]
@@ -96,14 +98,6 @@ def test_every_block_holds_every_arm_and_case_once(experiment: Experiment) -> No
         assert {run.block for run in here} == {block}
         assert [(run.case, run.arm) for run in here] == [(c, a) for c in cases for a in arms]
     assert len(runs) == experiment.blocks * len(cases) * 2
-
-
-@few
-@given(experiments())
-def test_a_block_is_one_seed(experiment: Experiment) -> None:
-    plan = make_plan(experiment)
-    assert plan.seeds == tuple(range(experiment.seed, experiment.seed + experiment.blocks))
-    assert all(run.seed == plan.seeds[run.block] for run in plan.runs)
 
 
 @few

@@ -7,35 +7,23 @@ from errors import InfraError
 from host import doctor, facts, packages, sandbox
 from host.doctor import GIB, KNOWN, DoctorCheck, as_text, conclusion, run_checks, worst
 from host.packages import SystemPackage
-from tests.values import data
+from tests.values import data, script, there
 
 QEMU = data(__file__, "qemu")
 KNOWN_BY_TOOL = {known.tool: known for known in KNOWN}
 CACHE, ORDER = Path("/cache"), ("ok", "ok", "warn", "fail")
 
 
-class Folder:
-    """The only folder on PATH: real setpriv and shell, and whatever a test puts there."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir()
-        for name in ("setpriv", "sh"):
-            program = shutil.which(name)
-            assert program
-            (path / name).symlink_to(program)
-
-    def program(self, name: str, text: str = "#!/bin/sh\n") -> None:
-        (self.path / name).write_text(text)
-        (self.path / name).chmod(0o755)
-
-
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    folder = Folder(tmp_path / "bin")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH: real setpriv and shell, and whatever a test puts there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("setpriv", "sh"):
+        (folder / name).symlink_to(there(shutil.which(name)))
     # What is found once is kept, for tests behind this one, too: it is not to be found here.
     sandbox.available()
-    monkeypatch.setenv("PATH", str(folder.path))
+    monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(packages, "SYSTEM_FOLDERS", ())
     return folder
 
@@ -46,10 +34,10 @@ def by_name(checks: tuple[DoctorCheck, ...]) -> dict[str, DoctorCheck]:
     return named
 
 
-def test_a_package_is_there_when_all_it_provides_is(folder: Folder, tmp_path: Path) -> None:
+def test_a_package_is_there_when_all_it_provides_is(folder: Path, tmp_path: Path) -> None:
     header = tmp_path / "libelf.h"
     package = SystemPackage("some", "required", ("one", str(header)), "for the test")
-    folder.program("one")
+    script(folder / "one", "")
     check = doctor.check_package(package)
     assert check.status == "fail"
     assert check.found == f"not found: {header}"
@@ -57,11 +45,11 @@ def test_a_package_is_there_when_all_it_provides_is(folder: Folder, tmp_path: Pa
     assert check.mend == "apt-get install --no-install-recommends some"
     header.touch()
     assert doctor.check_package(package) == DoctorCheck(
-        "some", "ok", f"{folder.path / 'one'} {header}", ""
+        "some", "ok", f"{folder / 'one'} {header}", ""
     )
 
 
-def test_a_merely_useful_package_only_warns(folder: Folder) -> None:
+def test_a_merely_useful_package_only_warns(folder: Path) -> None:
     assert (
         doctor.check_package(SystemPackage("ccache", "useful", ("ccache",), "why")).status == "warn"
     )
@@ -79,15 +67,15 @@ def test_versions_are_held_against_those_known_to_work(
     assert bool(check.mend) == (status != "ok")
 
 
-def test_exact_mode_is_tried_with_a_machine_of_nothing(folder: Folder) -> None:
+def test_exact_mode_is_tried_with_a_machine_of_nothing(folder: Path) -> None:
     assert doctor.check_exact_mode().status == "fail"
-    folder.program("qemu-system-x86_64", QEMU.format(version="8.0.0", icount="exit 0"))
+    script(folder / "qemu-system-x86_64", QEMU.format(version="8.0.0", icount="exit 0"))
     assert doctor.check_exact_mode().status == "ok"
 
 
-def test_a_qemu_without_tcg_is_quoted(folder: Folder) -> None:
+def test_a_qemu_without_tcg_is_quoted(folder: Path) -> None:
     refusal = "echo 'qemu: invalid accelerator tcg' >&2; exit 1"
-    folder.program("qemu-system-x86_64", QEMU.format(version="8.0.0", icount=refusal))
+    script(folder / "qemu-system-x86_64", QEMU.format(version="8.0.0", icount=refusal))
     check = doctor.check_exact_mode()
     assert check.status == "fail"
     assert check.found == "qemu: invalid accelerator tcg"
@@ -133,7 +121,7 @@ def test_the_cache_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
     assert "TWINBOOT_CACHE" in check.mend
 
 
-def test_a_bare_machine_fails_without_an_exception(folder: Folder, tmp_path: Path) -> None:
+def test_a_bare_machine_fails_without_an_exception(folder: Path, tmp_path: Path) -> None:
     checks = by_name(run_checks(cache=tmp_path / "cache", proc=tmp_path))
     assert checks["fio"].status == "fail"
     assert checks["ccache"].status == "warn"
@@ -143,8 +131,8 @@ def test_a_bare_machine_fails_without_an_exception(folder: Folder, tmp_path: Pat
     assert worst(checks.values()) == "fail"
 
 
-def test_a_tool_that_comes_is_no_longer_missed(folder: Folder, tmp_path: Path) -> None:
-    folder.program("fio", "#!/bin/sh\necho fio-3.33\n")
+def test_a_tool_that_comes_is_no_longer_missed(folder: Path, tmp_path: Path) -> None:
+    script(folder / "fio", "echo fio-3.33")
     checks = by_name(run_checks(cache=tmp_path, proc=tmp_path))
     assert checks["fio"].status == "ok"
     assert checks["fio version"].status == "ok"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.values import data
+from tests.values import data, script
 from tests.waiting import completed
 
 SCRIPT = Path(__file__).with_name("debian.sh")
@@ -21,11 +21,6 @@ class Host:
     programs: Path
     calls: Path
 
-    def program(self, name: str, text: str) -> None:
-        path = self.programs / name
-        path.write_text(text)
-        path.chmod(0o755)
-
     def call(self, *arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
         return completed(
             ["sh", SCRIPT, *arguments],
@@ -38,9 +33,10 @@ class Host:
 def host(tmp_path: Path) -> Host:
     host = Host(tmp_path / "programs", tmp_path / "calls")
     host.programs.mkdir()
-    host.program("id", "#!/bin/sh\necho 0\n")
-    host.program("apt-get", INDEX)
-    host.program("debootstrap", f'#!/bin/sh\necho "$@" >"{host.calls}"\necho the reason\nexit 1\n')
+    script(host.programs / "id", "echo 0")
+    script(host.programs / "apt-get", INDEX)
+    noted = f'echo "$@" >"{host.calls}"'
+    script(host.programs / "debootstrap", f"{noted}\necho the reason\nexit 1")
     return host
 
 
@@ -49,13 +45,13 @@ def host(tmp_path: Path) -> Host:
     [
         (INDEX, {}, "http://mirror.example/debian"),
         (INDEX, {"DEBIAN_MIRROR": "http://own.example/debian"}, "http://own.example/debian"),
-        ("#!/bin/sh\nexit 1\n", {}, "http://deb.debian.org/debian"),
+        ("exit 1", {}, "http://deb.debian.org/debian"),
     ],
 )
 def test_the_archive_is_the_hosts(
     host: Host, index: str, env: dict[str, str], mirror: str, tmp_path: Path
 ) -> None:
-    host.program("apt-get", index)
+    script(host.programs / "apt-get", index)
     done = host.call("trixie", tmp_path / "root", "true", **env)
     assert host.calls.read_text().split()[-3:] == ["trixie", f"{tmp_path}/root.new", mirror]
     assert done.returncode == 3
@@ -81,7 +77,7 @@ def test_a_call_without_a_command_is_refused(host: Host, arguments: tuple[str, .
 
 
 def test_an_ordinary_user_is_refused(host: Host, tmp_path: Path) -> None:
-    host.program("id", "#!/bin/sh\necho 1000\n")
+    script(host.programs / "id", "echo 1000")
     done = host.call("trixie", tmp_path / "root", "true")
     assert done.returncode == 2
     assert not host.calls.exists()

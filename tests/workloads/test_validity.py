@@ -71,20 +71,6 @@ def test_mistake(workload: str, name: str, change: Change, problem: str) -> None
     assert recorded(workload).but(name, change).problems == (problem,)
 
 
-def test_first_postings_mistake() -> None:
-    """The 4k test run behind the thp test: nothing dropped, THP left on."""
-    thp = recorded("filemap-thp").files
-    run = recorded("filemap-4k")
-    for name in ("cgroup/memory.stat", "proc/vmstat"):
-        run = Run(run.workload, {**run.files, f"4k/before/{name}": thp[f"thp/after/{name}"]})
-    run = run.but("4k/before/proc/enabled", swap("madvise [never]", "madvise never"))
-    run = run.but("4k/before/proc/enabled", swap("always", "[always]"))
-    reasons = "\n".join(run.problems)
-    assert "4k: caches not dropped: 13824 file pages before the phase" in reasons
-    assert "4k: THP state 'always', expected 'never'" in reasons
-    assert "4k: huge pages present: file_thp 54.0 MiB" in reasons
-
-
 @pytest.mark.parametrize(
     ("workload", "name", "change"),
     [
