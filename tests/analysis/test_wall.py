@@ -15,7 +15,6 @@ from experiment.plan import AGAIN
 from experiment.spec import Looks, looks_of
 from reports.headline import is_decided, outcome, standing_verdicts
 from reports.sentences import of_finding
-from results.record import RunRecord
 from tests.analysis import factory
 from tests.analysis.factory import fails
 from tests.analysis.measured import compare, measured, whole
@@ -248,29 +247,6 @@ def test_exact_session_has_nothing_of_wall_mode() -> None:
     assert comparison.wall is None
     assert comparison.host_findings == ()
     assert all(m.again is None and m.again_values is None for m in comparison.primary)
-
-
-@pytest.mark.slow
-def test_false_alarms_of_whole_sessions_are_rare() -> None:
-    """Nothing changed, forty sessions of two independent cases: none may be called wrongly."""
-    random = np.random.default_rng(3)
-    called = 0
-    for _ in range(40):
-        session = WallSession(blocks=12, spread=0.01)
-        records = [_shaken(record, random) for record in session.records()]
-        kinds = verdicts(session.compared(records))
-        called += bool(kinds & {Verdict.IMPROVEMENT, Verdict.REGRESSION})
-    # At 1 % more than three of forty would come by chance in one of 2,000 trials.
-    assert called <= 3
-
-
-def _shaken(record: RunRecord, random: np.random.Generator) -> RunRecord:
-    factor = float(np.exp(0.01 * random.standard_normal()))
-    samples = {
-        name: value * factor if name.endswith(".bw") else value
-        for name, value in (record.samples or {}).items()
-    }
-    return but(record, samples=samples)
 
 
 ALPHA = 0.01
