@@ -78,7 +78,6 @@ def test_what_a_verb_refuses_is_an_error_of_the_tool(tmp_path: Path) -> None:
         ("report", '{"session": "none"}'): "exit code 2: error: ",
         ("explain", '{"session": "none"}'): "functions.csv is not there",
         ("suggest", '{"series": "--help"}'): "exit code 2: error: ",
-        ("run", '{"series": "/nowhere"}'): "exit code 2: error: ",
         ("run", '{"series": "configs/series/noop", "guest": "none"}'): "exit code 2: error: ",
     }
     with ExitStack() as running:
