@@ -115,6 +115,8 @@ def newer(tmp_path: Path, archive: Archive) -> Archive:
         ["--output", str(tmp_path / "keys.gpg"), "--export"],
     ):
         subprocess.run([*gpg, *argv], check=True)
+    # gpg leaves an agent running.
+    subprocess.run(["gpgconf", "--homedir", str(keys), "--kill", "all"], check=True)
     return newer
 
 
