@@ -91,7 +91,7 @@ def test_a_session_is_an_ordinary_users_and_gives_the_same_bits(
 
     session = user.home / "session"
     done = user.run(
-        sys.executable, str(CHECKOUT / "lab.py"), "measure", SMALL, "--session", str(session)
+        sys.executable, str(CHECKOUT / "lab.py"), "run", SMALL, "--session", str(session)
     )
     assert done.returncode == 0, done.stderr
     assert "building" not in done.stderr
