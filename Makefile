@@ -1,8 +1,8 @@
 # Every target may be run on a fresh machine with Debian 12 or 13: set-up comes first.
 EXPERIMENT ?= configs/experiments/filemap-v4.toml
 PYTEST_FLAGS ?=
-# Four more than the cores that a machine is sure to have: tests wait for guests and clocks, too.
-WORKERS ?= 6
+# Two more than the cores that a machine is sure to have: tests wait for guests and clocks, too.
+WORKERS ?= 4
 LOCK_FLAGS ?=
 BIN ?= $(HOME)/.local/bin
 # What `make gallery` measures, and options of `lab.py run` for each.
