@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +44,15 @@ address=$(grep -m 1 r-xp /proc/1/maps | cut -d - -f 1)
 dd if=/dev/zero of=/proc/1/mem bs=4096 seek=$((0x$address / 4096)) count=400 conv=notrunc
 exit 1
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def impatient() -> Iterator[None]:
+    """KVM that boots nothing keeps a CPU busy for half a minute; one that works takes seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        for of_kvm in ("kvm", "kvm,arch-capabilities=off"):
+            patched.setitem(accelerator.DEADLINE_S, of_kvm, 12.0)
+        yield
 
 
 @pytest.fixture(scope="module", params=["tcg", "kvm"])
