@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import InfraError, SeriesError
+from errors import LabError, SeriesError
 from host import facts
 from kernels import packages, source, worktree
 from kernels.series import apply, known_series, read_patch
@@ -30,7 +30,7 @@ def unpacked(release: str, folder: Path) -> Path:
     package, cache = f"linux-source-{release}", facts.cache_folder()
     try:
         there = source.identify(f"deb:{package}", checkout=CHECKOUT, cache=cache)
-    except InfraError as error:
+    except LabError as error:
         pytest.skip(f"{package}: {error.what}; {error.next_step}")
     touched = {
         name
