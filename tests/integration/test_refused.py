@@ -22,6 +22,7 @@ from tests.conftest import Terminal
 from tests.integration.lab_process import CHECKOUT, SMALL, guests_of, records_of
 from tests.integration.machines import machine_of, measure_judged
 from tests.values import but, silent, there
+from tests.waiting import wait_until
 from workloads.job import job_text, prepare_text
 from workloads.spec import Phase, load_catalogue
 
@@ -92,7 +93,7 @@ def test_a_patched_kernel_that_panics_is_the_series_fault(
     shown = " ".join(main.out.split())
     assert "blame series" in shown
     assert "Kernel panic - not syncing" in shown
-    assert guests_of(folder) == []
+    wait_until(lambda: not guests_of(folder), "end of the guests")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,8 @@ def test_a_guest_that_does_not_come_to_its_job_says_why(
     assert ended.files is None
     assert ended.ending.kind == kind
     assert message in ended.ending.message
-    assert guests_of(tmp_path) == []
+    # What its box kills takes a moment to end.
+    wait_until(lambda: not guests_of(tmp_path), "end of the guest")
 
 
 def break_init(monkeypatch: pytest.MonkeyPatch, *broken: Kernel) -> None:
