@@ -22,7 +22,7 @@ from tests.integration.lab_process import (
 )
 
 pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
-KILLS = int(os.environ.get("TWINBOOT_TEST_KILLS", "2")) // 2
+KILLS = max(1, int(os.environ.get("TWINBOOT_TEST_KILLS", "2")) // 2)
 FINDING = "runs reused from"
 
 
