@@ -40,6 +40,8 @@ from text import clean
 # Hosts whose runs are not used, one a line with its reason: removing the line clears the host.
 ASIDE = "set-aside.txt"
 WHY = " # "
+# Kept runs of each kind that a call boots again.
+SAMPLE = 1
 # Of all kept runs: about 2,800, each nearly all what the probe counted.
 MOST_BYTES = 2 << 30
 DIGEST = 64
@@ -270,7 +272,7 @@ def boot(
         name
         for kind, names in by_kind.items()
         for name in sorted(names, key=turn)[
-            : len(names) if kept.again else int(kind not in kept.drawn)
+            : len(names) if kept.again else SAMPLE * (kind not in kept.drawn)
         ]
     }
     kept.drawn.update(by_kind)

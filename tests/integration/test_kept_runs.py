@@ -21,9 +21,15 @@ from tests.integration.lab_process import (
     start,
 )
 
-pytestmark = [pytest.mark.guest, pytest.mark.usefixtures("kept_runs")]
+pytestmark = pytest.mark.guest
 KILLS = max(1, int(os.environ.get("TWINBOOT_TEST_KILLS", "2")) // 2)
 FINDING = "runs reused from"
+
+
+@pytest.fixture(autouse=True)
+def kept_and_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users have it."""
+    monkeypatch.setenv("TWINBOOT_MEASURE_AGAIN", "")
 
 
 def test_a_second_session_boots_a_sample_and_has_the_same_bytes(
