@@ -20,7 +20,7 @@ ACTIONLINT := .make/actionlint
 ACTIONLINT_VERSION := v1.7.12
 FUZZER := atheris==3.0.0
 
-.PHONY: help setup programs link run lint lint-types lint-rest actionlint browser check test test-all \
+.PHONY: help setup programs link run lint lint-types lint-names lint-rest actionlint browser check test test-all \
 	try-newest measure-newest lock schema gallery gallery-site gallery-records \
 	picture clean
 
@@ -79,19 +79,21 @@ actionlint:
 		mv "$(KEPT_ACTIONLINT).$$$$" "$(KEPT_ACTIONLINT)" || :
 
 lint: browser $(ACTIONLINT)
-	@$(MAKE) -j2 lint-types lint-rest
+	@$(MAKE) -j3 lint-types lint-names lint-rest
 
 # What mypy knows of a file holds in another clone, too: it goes by what is in it.
 lint-types:
 	@mkdir -p "$(CACHE)/mypy" && [ -w "$(CACHE)/mypy" ] && export MYPY_CACHE_DIR="$(CACHE)/mypy"; \
 		$(VENV_PYTHON) -m mypy --strict .
 
+# Every file of tests is there to be imported, and is compiled once, not by each worker.
+lint-names:
+	@$(VENV_PYTHON) -m pytest -q -k "test_names.py or test_house.py"
+
 lint-rest:
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@.venv/bin/lint-imports --no-logo --no-cache
-# Every file of tests is there to be imported, and is compiled once, not by each worker.
-	@$(VENV_PYTHON) -m pytest -q -k "test_names.py or test_house.py"
 	@$(ACTIONLINT)
 	@.venv/bin/zizmor --offline --quiet --persona auditor .github
 
@@ -101,7 +103,9 @@ browser:
 
 # A file of tests shares what it boots and builds, so it stays with one worker.  The order is
 # that of tests/conftest.py: xdist's own begins with the files of most tests, which are quick.
-PYTEST = $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table=.make/durations.csv
+# What lint ran is left out.
+PYTEST = $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations-table=.make/durations.csv \
+	--ignore=tests/test_names.py --ignore=tests/test_house.py
 
 check: lint browser
 	@$(PYTEST) -m "not guest and not slow and not long" $(PYTEST_FLAGS)

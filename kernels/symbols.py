@@ -461,7 +461,7 @@ def differing(
 def differing_variables(first: Variables, second: Variables) -> tuple[FunctionRecord, ...]:
     """Variables that differ between two tables; of a shared name what one alone has."""
     changes = []
-    for name in sorted({*first, *second}):
+    for name in sorted(name for name in {*first, *second} if first.get(name) != second.get(name)):
         before, after = Counter(first.get(name, ())), Counter(second.get(name, ()))
         gone, new = (
             sum(size for size, _ in some.elements()) if some else None
