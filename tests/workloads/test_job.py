@@ -41,7 +41,7 @@ def phase(*fio: str, name: str = "4k") -> Phase:
 
 
 def offsets(folder: Path, seed: int) -> list[list[int]]:
-    """For each shipped phase, the first offsets that the real fio goes to in a small file, in order.
+    """For each shipped phase, the first offsets that the real fio goes to, in order.
 
     One fio has all phases that may write as its jobs, another the rest: a start takes longer than
     they do.
