@@ -51,7 +51,7 @@ def impatient() -> Iterator[None]:
     """KVM that boots nothing keeps a CPU busy for half a minute; one that works takes seconds."""
     with pytest.MonkeyPatch.context() as patched:
         for of_kvm in ("kvm", "kvm,arch-capabilities=off"):
-            patched.setitem(accelerator.DEADLINE_S, of_kvm, 12.0)
+            patched.setitem(accelerator.DEADLINE_S, of_kvm, 8.0)
         yield
 
 
