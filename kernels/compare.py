@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from errors import LabError
+from errors import InfraError, LabError
 from experiment.spec import PREBUILT
+from files import written_beside
 from host import limited
-from kernels import compiled, config, symbols, vmlinux
+from kernels import addresses, compiled, config, symbols, vmlinux
 from kernels.addresses import FunctionMap, functions_of
 from kernels.blame import new_warnings
 from kernels.cache import Kernel
@@ -155,6 +158,8 @@ SHORT_JUMP = 0xEB
 THROUGH, MODRM, CALLS_IT, JUMPS_TO_IT = 0xFF, 0x38, 0x10, 0x20
 THUNK = "__x86_indirect"
 Longs = NDArray[np.int64]
+# Of what is kept of a kernel.
+FORMAT = 1
 
 
 class CodeReferences(NamedTuple):
@@ -186,9 +191,32 @@ def of_kernels(kernels: Iterable[Kernel]) -> Calls | None:
 
 @lru_cache(maxsize=8)
 def of_kernel(kernel: Kernel) -> CodeReferences | None:
-    """The calls of one kernel, kept; None of one that the lab did not build, or of arm64."""
+    """The calls of one kernel, kept beside it; None of one that the lab did not build, or of arm64.
+
+    They are kept by the code that reads them.
+    """
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
+    readers = (Path(module.__file__ or "") for module in (addresses, symbols, vmlinux))
+    code = b"".join(path.read_bytes() for path in (Path(__file__), *readers))
+    kept = kernel.folder / f".calls-{sha256(code).hexdigest()[:16]}.json.gz"
+    with suppress(InfraError):
+        return symbols.load_table(kept, FORMAT, _references_in)
+    known = _read_anew(kernel)
+    if known is not None:
+        fields = {name: sorted(names) for name, names in known._asdict().items() if name != "edges"}
+        edges = {caller: sorted(callees) for caller, callees in known.edges.items()}
+        with suppress(OSError), written_beside(kept) as beside:
+            symbols.save_table(beside, {"format": FORMAT, "edges": edges, **fields})
+    return known
+
+
+def _references_in(content: dict[str, Any]) -> CodeReferences:
+    edges = {caller: set(callees) for caller, callees in content["edges"].items()}
+    return CodeReferences(edges, *(set(content[name]) for name in CodeReferences._fields[1:]))
+
+
+def _read_anew(kernel: Kernel) -> CodeReferences | None:
     try:
         functions = functions_of(kernel)
         with tempfile.TemporaryDirectory() as folder:

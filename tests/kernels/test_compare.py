@@ -292,5 +292,16 @@ def test_a_real_image_of_a_kernel_in_the_cache(tmp_path: Path) -> None:
     assert known.edges()["caller"] == {"callee"}
     assert "by_pointer" in known.named(known.pointed)
     assert "caller" in known.named(known.indirect)
+    # Kept beside the kernel, and read anew where that is damaged.
+    (kept,) = tmp_path.glob(".calls-*")
+    content = kept.read_bytes()
+    for damage in (content, content[:-9], b""):
+        kept.write_bytes(damage)
+        compare.of_kernel.cache_clear()
+        assert compare.of_kernels([kernel]) == known
+        assert kept.read_bytes() == content
+    (tmp_path / "bzImage").unlink()
+    compare.of_kernel.cache_clear()
+    assert compare.of_kernels([kernel]) == known
     for unknown in (identity(arch="arm64"), identity(flavour=PREBUILT)):
         assert compare.of_kernels([kernel, Kernel(tmp_path / "other", unknown)]) is None
