@@ -1,6 +1,7 @@
 """A real scheduler and real workers on this machine, each a process that can be killed."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from tests.values import spaced
@@ -25,7 +27,47 @@ QUICK = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     "DASK_DISTRIBUTED__ADMIN__TICK__LIMIT": "60s",
 }
-Process = subprocess.Popen[bytes]
+# Most of a worker's start is what it imports: it is forked off a process that has.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["distributed.cli.dask_worker", "tests.runs.fleet.stand_in"])
+
+
+class Forked:
+    """A forked process, with what is used of one that was started."""
+
+    def __init__(self, words: Sequence[str], environment: dict[str, str], log: Path) -> None:
+        self._process: ForkServerProcess = FORKS.Process(
+            target=serve, args=(words, environment, log), daemon=True
+        )
+        self._process.start()
+
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, number)
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> None:
+        self._process.join()
+
+
+def serve(words: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    """What ``python -m dask worker`` does."""
+    import dask
+    from distributed.cli.dask_worker import main
+
+    with log.open("ab") as sink:
+        os.dup2(sink.fileno(), 1)
+        os.dup2(sink.fileno(), 2)
+    os.environ.update(QUICK | environment)
+    # It was read as dask was imported.
+    dask.config.refresh()
+    os.chdir(CHECKOUT)
+    main([*words], standalone_mode=False)
+
+
+Process = subprocess.Popen[bytes] | Forked
 
 
 @dataclass
@@ -84,13 +126,16 @@ class Cluster:
         self.environments[name] = environment
         self.prefixes[name] = tuple(prefix)
         words = [
-            *spaced(f"worker tcp://{self.host}:{self.port} --nthreads 1 --no-nanny --no-dashboard"),
+            *spaced(f"tcp://{self.host}:{self.port} --nthreads 1 --no-nanny --no-dashboard"),
             *spaced(f"--host {host or self.host} --memory-limit 0 --local-directory"),
             str(self.folder / f"dask-{name}"),
         ]
         words += ["--preload", self.preload] if self.preload else []
         own = {"TWINBOOT_CACHE": str(self.folder / f"cache-{name}")}
-        self._start(name, words, own | environment)
+        if prefix or not self.preload:
+            self._start(name, ["worker", *words], own | environment)
+        else:
+            self.processes[name] = Forked(words, own | environment, self._log(name))
 
     def kill(self, name: str) -> None:
         """SIGKILL, to the process alone."""
@@ -149,13 +194,16 @@ class Cluster:
 
     def log(self, name: str) -> str:
         """What a process said."""
-        return (self.folder / f"{name}.log").read_text(errors="replace")
+        return self._log(name).read_text(errors="replace")
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     def _start(
         self, name: str, words: Sequence[str], environment: dict[str, str], where: Path = CHECKOUT
     ) -> None:
         argv = [*self.prefixes.get(name, ()), sys.executable, "-m", "dask", *words]
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with self._log(name).open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 argv,
                 cwd=where,
