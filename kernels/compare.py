@@ -170,6 +170,12 @@ class CodeReferences(NamedTuple):
     indirect: set[str]
     boot: set[str]
 
+    @classmethod
+    def in_table(cls, content: dict[str, Any]) -> CodeReferences:
+        """What :func:`of_kernel` keeps."""
+        edges = {caller: set(callees) for caller, callees in content["edges"].items()}
+        return cls(edges, *(set(content[name]) for name in cls._fields[1:]))
+
 
 def of_kernels(kernels: Iterable[Kernel]) -> Calls | None:
     """The calls of several kernels together; None where they are not known of all of them.
@@ -201,22 +207,7 @@ def of_kernel(kernel: Kernel) -> CodeReferences | None:
     code = b"".join(path.read_bytes() for path in (Path(__file__), *readers))
     kept = kernel.folder / f".calls-{sha256(code).hexdigest()[:16]}.json.gz"
     with suppress(InfraError):
-        return symbols.load_table(kept, FORMAT, _references_in)
-    known = _read_anew(kernel)
-    if known is not None:
-        fields = {name: sorted(names) for name, names in known._asdict().items() if name != "edges"}
-        edges = {caller: sorted(callees) for caller, callees in known.edges.items()}
-        with suppress(OSError), written_beside(kept) as beside:
-            symbols.save_table(beside, {"format": FORMAT, "edges": edges, **fields})
-    return known
-
-
-def _references_in(content: dict[str, Any]) -> CodeReferences:
-    edges = {caller: set(callees) for caller, callees in content["edges"].items()}
-    return CodeReferences(edges, *(set(content[name]) for name in CodeReferences._fields[1:]))
-
-
-def _read_anew(kernel: Kernel) -> CodeReferences | None:
+        return symbols.load_table(kept, FORMAT, CodeReferences.in_table)
     try:
         functions = functions_of(kernel)
         with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +216,12 @@ def _read_anew(kernel: Kernel) -> CodeReferences | None:
             sections = symbols.read(unpacked).sections
     except (LabError, OSError, UnicodeError):
         return None
-    return read(functions, sections, functions.table.init)
+    known = read(functions, sections, functions.table.init)
+    fields = {name: sorted(names) for name, names in known._asdict().items() if name != "edges"}
+    edges = {caller: sorted(callees) for caller, callees in known.edges.items()}
+    with suppress(OSError), written_beside(kept) as beside:
+        symbols.save_table(beside, {"format": FORMAT, "edges": edges, **fields})
+    return known
 
 
 def read(
