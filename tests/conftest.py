@@ -135,9 +135,11 @@ def seconds_by_file(reports: list[pytest.TestReport]) -> list[tuple[str, int, fl
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that boot guests come first, so that quick ones fill the workers' last minutes."""
-    guests = {item.path for item in items if item.get_closest_marker("guest")}
-    items.sort(key=lambda item: item.path not in guests)
+    """Files that boot guests come first, then slow ones: quick ones fill the last minutes."""
+    first = [
+        {item.path for item in items if item.get_closest_marker(mark)} for mark in ("guest", "slow")
+    ]
+    items.sort(key=lambda item: [item.path not in paths for paths in first])
 
 
 def pytest_collection_finish() -> None:
