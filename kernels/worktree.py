@@ -130,7 +130,7 @@ def _strange(tree: WorkTree) -> str:
         changed = frozenset(_changed(tree))
         now = _contents_of(tree.src, before)
         originals = {
-            name: _content_of(saved, None).what
+            name: _content_of(saved, saved.lstat(), None).what
             for name in changed
             if os.path.lexists(saved := tree.original(name))
         }
@@ -145,7 +145,9 @@ def _strange(tree: WorkTree) -> str:
     odd = [
         name
         for name in {*before, *now}
-        if _is_odd(
+        # Nearly all are what they were.
+        if (before.get(name) is not now.get(name) or name in changed)
+        and _is_odd(
             before.get(name), now.get(name), changed=name in changed, between=name in between
         )
     ]
@@ -176,23 +178,24 @@ def folders_of(name: str) -> tuple[str, ...]:
 def _contents_of(top: Path, known: Mapping[str, _Content]) -> dict[str, _Content]:
     """What a tree holds by path, without objects; not read again is what ``known`` has."""
     return {
-        name: _content_of(Path(entry.path), known.get(name))
+        name: _content_of(entry, entry.stat(follow_symlinks=False), known.get(name))
         for name, entry in folders.entries(top, apart=OBJECTS)
     }
 
 
-def _content_of(path: Path, known: _Content | None) -> _Content:
-    status = path.lstat()
+def _content_of(
+    place: os.PathLike[str], status: os.stat_result, known: _Content | None
+) -> _Content:
     stamp, mode = stamp_of(status), status.st_mode
     if stat.S_ISDIR(mode):
         return _Content(FOLDER, "")
     if known and known.stamp == stamp:
         return known
     if stat.S_ISLNK(mode):
-        return _Content(f"link {path.readlink()}", stamp)
+        return _Content(f"link {Path(place).readlink()}", stamp)
     if not stat.S_ISREG(mode):
         return _Content(OTHER, stamp)
-    return _Content(f"{'program' if mode & 0o100 else 'file'} {sha256_of(path)}", stamp)
+    return _Content(f"{'program' if mode & 0o100 else 'file'} {sha256_of(Path(place))}", stamp)
 
 
 def _changed(tree: WorkTree) -> list[str]:
