@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 # The largest file of a kernel has 20 MiB.
 LARGEST_FILE = 64 << 20
+SYNC = ("sync", "-f")
 SYNC_TIMEOUT_S = 600.0
 COPY_TIMEOUT_S = 600.0
 # What the source consists of by path, and the paths of files that may differ from it.
@@ -115,7 +116,7 @@ def prepare(source: Source, folder: Path) -> WorkTree:
     folder.mkdir(parents=True)
     unpack(source, new)
     door.write(folder, CONTENTS, json.dumps(_contents_of(new, {})))
-    run(["sync", "-f", str(new)], timeout_s=SYNC_TIMEOUT_S)
+    run([*SYNC, str(new)], timeout_s=SYNC_TIMEOUT_S)
     new.rename(tree.src)
     return tree
 

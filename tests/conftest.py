@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import lab
 from host.process import collect_seldom
+from kernels import worktree
 from tests.waiting import completed
 
 SLOWEST = 10
@@ -43,6 +44,7 @@ def unsynced() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(worktree, "SYNC", ("true",))
         yield
 
 

@@ -13,6 +13,7 @@ from kernels.series import Patch, read_patch
 from kernels.source import identify
 from kernels.worktree import WorkTree, copy_objects, prepare, switch
 from tests.kernels.fake import COMMENT, FASTER, GROWN, Lab, state
+from tests.values import script
 
 
 def add_file(tree: Path) -> None:
@@ -94,6 +95,18 @@ def test_any_walk_through_the_arms_ends_in_the_arm(
                 assert not differs or after[path] > old[path], path
 
     walk()
+
+
+def test_a_tree_is_on_the_disk_before_it_has_its_name(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = lab.cache / "noted"
+    seen = script(lab.cache / "sync", f'cd "$1" && ls >{noted} && ls .. >>{noted}')
+    monkeypatch.setattr(worktree, "SYNC", (str(seen),))
+    prepare(identify(f"dir:{lab.source}", **lab.where), lab.cache / "tree")
+    names = noted.read_text().split()
+    assert {"Makefile", "new"} <= {*names}
+    assert "src" not in names
 
 
 def test_folders_made_by_a_patch_go_with_it(tree: WorkTree, arms: dict[str, list[Patch]]) -> None:
