@@ -98,11 +98,11 @@ def test_any_walk_through_the_arms_ends_in_the_arm(
 
 
 def test_a_tree_is_on_the_disk_before_it_has_its_name(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted = lab.cache / "noted"
-    seen = script(lab.cache / "sync", f'cd "$1" && ls >{noted} && ls .. >>{noted}')
-    monkeypatch.setattr(worktree, "SYNC", (str(seen),))
+    noted = tmp_path / "noted"
+    program = script(tmp_path / "sync", f'cd "$1" && ls >{noted} && ls .. >>{noted}')
+    monkeypatch.setattr(worktree, "SYNC", (str(program),))
     prepare(identify(f"dir:{lab.source}", **lab.where), lab.cache / "tree")
     names = noted.read_text().split()
     assert {"Makefile", "new"} <= {*names}
