@@ -78,7 +78,7 @@ actionlint:
 	@mkdir -p "$(CACHE)/native" && cp $(ACTIONLINT) "$(KEPT_ACTIONLINT).$$$$" && \
 		mv "$(KEPT_ACTIONLINT).$$$$" "$(KEPT_ACTIONLINT)" || :
 
-lint: browser $(ACTIONLINT)
+lint: browser
 	@$(MAKE) -j3 lint-types lint-names lint-rest
 
 # What mypy knows of a file holds in another clone, too: it goes by what is in it.
@@ -90,7 +90,7 @@ lint-types:
 lint-names:
 	@$(VENV_PYTHON) -m pytest -q -k "test_names.py or test_house.py"
 
-lint-rest:
+lint-rest: $(ACTIONLINT)
 	@$(VENV_PYTHON) -m ruff check .
 	@$(VENV_PYTHON) -m ruff format --check .
 	@.venv/bin/lint-imports --no-logo --no-cache
