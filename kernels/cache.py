@@ -79,6 +79,8 @@ class Kernel:
     # structures (kernels.btf), the same code in other places (kernels.make; of native mode).
     origins = _KernelFile("origins.json.gz")
     structures = _KernelFiles("*.btf")
+    # Who calls whom, once it was asked for (kernels.compare): no part of what was built.
+    calls = _KernelFile(".calls.json.gz")
     orders = _KernelFiles("order-*")
     # Of a prebuilt kernel those that the guest loads first, in order.
     modules = _KernelFiles("*.ko")

@@ -158,8 +158,6 @@ SHORT_JUMP = 0xEB
 THROUGH, MODRM, CALLS_IT, JUMPS_TO_IT = 0xFF, 0x38, 0x10, 0x20
 THUNK = "__x86_indirect"
 Longs = NDArray[np.int64]
-# Of what is kept of a kernel.
-FORMAT = 1
 
 
 class CodeReferences(NamedTuple):
@@ -199,15 +197,15 @@ def of_kernels(kernels: Iterable[Kernel]) -> Calls | None:
 def of_kernel(kernel: Kernel) -> CodeReferences | None:
     """The calls of one kernel, kept beside it; None of one that the lab did not build, or of arm64.
 
-    They are kept by the code that reads them.
+    Those that other code than this lab's has read are read anew.
     """
     if kernel.identity.arch != "x86_64" or kernel.identity.flavour == PREBUILT:
         return None
     readers = (Path(module.__file__ or "") for module in (addresses, symbols, vmlinux))
     code = b"".join(path.read_bytes() for path in (Path(__file__), *readers))
-    kept = kernel.folder / f".calls-{sha256(code).hexdigest()[:16]}.json.gz"
+    version = sha256(code).hexdigest()
     with suppress(InfraError):
-        return symbols.load_table(kept, FORMAT, CodeReferences.in_table)
+        return symbols.load_table(kernel.calls, version, CodeReferences.in_table)
     try:
         functions = functions_of(kernel)
         with tempfile.TemporaryDirectory() as folder:
@@ -219,8 +217,8 @@ def of_kernel(kernel: Kernel) -> CodeReferences | None:
     known = read(functions, sections, functions.table.init)
     fields = {name: sorted(names) for name, names in known._asdict().items() if name != "edges"}
     edges = {caller: sorted(callees) for caller, callees in known.edges.items()}
-    with suppress(OSError), written_beside(kept) as beside:
-        symbols.save_table(beside, {"format": FORMAT, "edges": edges, **fields})
+    with suppress(OSError), written_beside(kernel.calls) as beside:
+        symbols.save_table(beside, {"format": version, "edges": edges, **fields})
     return known
 
 

@@ -428,7 +428,7 @@ def save_table(path: Path, content: Mapping[str, Any]) -> None:
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def load_table(path: Path, version: int, made_of: Callable[[dict[str, Any]], Value]) -> Value:
+def load_table(path: Path, version: int | str, made_of: Callable[[dict[str, Any]], Value]) -> Value:
     """A value made of what ``save_table`` wrote; InfraError: another version's, or damaged."""
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
