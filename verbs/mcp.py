@@ -21,7 +21,7 @@ import typer
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from errors import UsageError
+from errors import LabError, UsageError
 from host.process import Process, ended, run, spawn
 from results import door
 from verbs.options import CHECKOUT, SESSIONS, opt
@@ -34,6 +34,8 @@ MOST_ROWS = 40
 FUNCTIONS_FILE = "functions.csv"
 POLL_S = 0.2
 TIMEOUT_S = 300.0
+# Where compiled objects are missing, behind every build that is under way.
+COMPILING_TIMEOUT_S = 4 * 3600.0
 # The exit codes of ./lab.py report whose answer is a verdict.
 JUDGED = (0, 1, 3, 4, 5)
 INSTRUCTIONS = """\
@@ -186,8 +188,10 @@ class Tools:
         """The series as a diff with how often each line ran per read or operation (emulated).
 
         On base to the left, on patched to the right; ##### marks code that never ran.
+        Takes minutes where files that the series touches have to be compiled again.
         """
-        return await called("annotate", "--form=markdown", "--", self._place(session))
+        words = ["annotate", "--form=markdown", "--", self._place(session)]
+        return await called(*words, timeout_s=COMPILING_TIMEOUT_S)
 
     async def explain(self, session: str, function: str = "") -> str:
         """What a function of the kernel, or those that moved most, executed in both kernels.
@@ -239,11 +243,14 @@ def option(name: str, value: str) -> list[str]:
     return [f"--{name}={value}"] if value else []
 
 
-async def called(*words: str, judged: bool = False) -> str:
+async def called(*words: str, judged: bool = False, timeout_s: float = TIMEOUT_S) -> str:
     """What a verb prints, cut to an answer's size.
-    Raises ToolError: it failed; with its error, its next step and its exit code.
+    Raises ToolError: it failed, with its error, next step and exit code; or it timed out.
     """
-    done = await asyncio.to_thread(run, command(*words), timeout_s=TIMEOUT_S, check=False)
+    try:
+        done = await asyncio.to_thread(run, command(*words), timeout_s=timeout_s, check=False)
+    except LabError as error:
+        raise ToolError(str(error)) from error
     if done.returncode not in (JUDGED if judged else (0,)) or not done.stdout:
         raise ToolError(failure(done.returncode, done.stderr))
     return shortened(done.stdout)

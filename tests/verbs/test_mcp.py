@@ -88,6 +88,15 @@ def test_what_a_verb_refuses_is_an_error_of_the_tool(tmp_path: Path) -> None:
         assert message in text, call
 
 
+def test_a_verb_that_takes_too_long_is_an_error_of_the_tool() -> None:
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    from verbs.mcp import called  # as above
+
+    with pytest.raises(ToolError, match="timed out after 0 s"):
+        asyncio.run(called("sessions", timeout_s=0.01))
+
+
 @pytest.mark.parametrize("many", [3, 3000])
 def test_an_answer_that_is_shortened_can_be_read_and_says_so(many: int) -> None:
     from verbs.mcp import MOST_BYTES, shortened  # as above
