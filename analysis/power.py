@@ -24,11 +24,9 @@ however they depend on each other (Holm, Scand. J. Stat. 6, 1979).  A case that 
 look spends nothing there, which makes the levels stricter than they had to be.
 
 *Power.*  What is stated is that of the rule by which verdicts are given (``analysis.verdict``), on
-normal differences of a fixed seed.  In exact mode the rule is applied over all looks of a session,
-which ends where it would.  In wall mode the rule of signed ranks is applied to samples of up to
-:data:`MOST_RANKED` pairs; beyond that the non-central t distribution is used (Owen, Biometrika 52,
-1965) with the rank test's asymptotic efficiency, 3/pi (Hodges and Lehmann, Ann. Math. Stat. 27,
-1956).
+normal differences of a fixed seed, over all looks of a session, which ends where it would.  Ranks
+of more than :data:`MOST_RANKED` pairs are stood for by a t interval that is wider by the root of
+their asymptotic efficiency, 3/pi (Hodges and Lehmann, Ann. Math. Stat. 27, 1956).
 
 scipy takes a second to import and is imported where it is called (as in ``statistics``).
 """
@@ -37,8 +35,6 @@ from __future__ import annotations
 
 import functools
 import math
-from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,7 +46,6 @@ from analysis.statistics import (
     pairs_needed,
     signed_rank_bounds,
     skewness,
-    student_quantile,
 )
 from experiment.spec import SEED_LOOKS, Looks, looks_of
 
@@ -66,10 +61,9 @@ HALVINGS = 40
 SMALLEST, TABULATED = 1e-12, 49
 
 POWER = 0.95
-MOST_SEEDS, MOST_BLOCKS = SEED_LOOKS[-1], 1000
-# The 95 % point is then good to 1 % of itself; in wall mode with few blocks, and with many.
+MOST_SEEDS = SEED_LOOKS[-1]
+# The 95 % point is then good to 1 % of itself.
 SAMPLES = 4_000
-SAMPLES_OF_FEW, FEW, SAMPLES_OF_MANY = 20_000, 16, 5_000
 SEED = 20_260_101
 # With more pairs than that the rank interval never is the wider one under normal noise.
 MOST_RANKED = 32
@@ -165,13 +159,15 @@ class Question:
 
     ``change`` is the threshold, of which half is the least estimate that is called a change;
     ``alpha`` the error rate of a change, ``family`` the number of metrics that share it,
-    ``equivalence_alpha`` that of "no change".
+    ``equivalence_alpha`` that of "no change".  ``ranked`` is true in wall mode, where signed ranks
+    alone judge: elsewhere they have a veto, and no share of the error rates.
     """
 
     change: float
     alpha: float
     equivalence_alpha: float
     family: int = 1
+    ranked: bool = False
 
     def __post_init__(self) -> None:
         for alpha in (self.alpha, self.equivalence_alpha):
@@ -217,6 +213,14 @@ def chances(effect: float, sd: float, looks: Looks, question: Question) -> Chanc
     return Chances(significant, same, spent + looks.seeds[-1] * float(going.mean()))
 
 
+def pairs_of_ranks(looks: Looks, question: Question) -> int:
+    """Pairs without which signed ranks can call nothing at the last of these looks."""
+    alpha = question.alpha
+    if question.ranked:
+        alpha = change_level(looks, alpha / question.family)
+    return pairs_needed(1 - alpha)
+
+
 def detectable_effect(sd: float, looks: Looks, question: Question) -> float | None:
     """Smallest true mean log ratio that a session with these looks calls with :data:`POWER`.
 
@@ -226,7 +230,7 @@ def detectable_effect(sd: float, looks: Looks, question: Question) -> float | No
         ValueError: ``sd`` negative or not finite.
     """
     _check(sd)
-    if looks.seeds[-1] < pairs_needed(1 - question.alpha):
+    if looks.seeds[-1] < pairs_of_ranks(looks, question):
         return None
     if sd == 0:
         return question.change / 2
@@ -249,7 +253,7 @@ def seeds_to_decide(estimate: float, sd: float, looks: Looks, question: Question
     """
     first = looks.seeds[0]
     if sd == 0:
-        return max(first, pairs_needed(1 - question.alpha))
+        return max(first, pairs_of_ranks(looks, question))
     for seeds in dict.fromkeys((first, *(n for n in SEED_LOOKS if n > first))):
         with_them = looks_of(first, seeds) if looks.sequential else Looks((seeds,), False)
         chance = chances(estimate, sd, with_them, question)
@@ -276,9 +280,18 @@ def _sampled(looks: Looks, question: Question) -> tuple[Floats, Floats, Floats, 
         samples = np.random.default_rng(SEED + n).standard_normal((SAMPLES, n))
     means = samples.mean(axis=1)
     errors = samples.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.full(SAMPLES, np.inf)
-    skew = skewness(samples) if looks.sequential else np.zeros(SAMPLES)
     alpha = change_level(looks, question.alpha / question.family)
     level = 1 - 2 * equivalence_level(looks, question.equivalence_alpha)
+    if question.ranked:
+        wider = errors / math.sqrt(RANK_EFFICIENCY)
+        (low, _), (equal_low, equal_high) = (
+            _ranked(n, of)
+            if n <= MOST_RANKED
+            else mean_bounds(means, wider, np.zeros(SAMPLES), n, of)
+            for of in (1 - alpha, level)
+        )
+        return means, low, equal_low, equal_high
+    skew = skewness(samples) if looks.sequential else np.zeros(SAMPLES)
     change = mean_bounds(means, errors, skew, n, 1 - alpha)
     equal = mean_bounds(means, errors, skew, n, level)
     # The wider interval of each sample, as ``statistics.wider``.
@@ -300,108 +313,8 @@ def _ranked(n: int, level: float) -> tuple[Floats, Floats]:
         return np.full(SAMPLES, -np.inf), np.full(SAMPLES, np.inf)
     if n > MOST_RANKED:
         return np.zeros(SAMPLES), np.zeros(SAMPLES)
-    return _rank_bounds(_normals()[:, :n], level)
-
-
-def _rank_bounds(samples: Floats, level: float) -> tuple[Floats, Floats]:
-    """``statistics.signed_rank_bounds`` of many rows, some at a time: they take memory."""
-    rows = range(0, len(samples), ROWS_AT_ONCE)
-    parts = [signed_rank_bounds(samples[at : at + ROWS_AT_ONCE], level) for at in rows]
+    # Some at a time: they take memory.
+    rows = range(0, SAMPLES, ROWS_AT_ONCE)
+    parts = [signed_rank_bounds(_normals()[at : at + ROWS_AT_ONCE, :n], level) for at in rows]
     low, high = (np.concatenate(bounds) for bounds in zip(*parts, strict=True))
     return low, high
-
-
-@functools.lru_cache(maxsize=64)
-def _sampled_blocks(n: int, level: float) -> tuple[Floats, Floats]:
-    """Means and lower bounds of rank intervals of samples of n standard normals.
-
-    Shifting a sample shifts its mean and bounds alike.
-    """
-    rows = SAMPLES_OF_FEW if n <= FEW else SAMPLES_OF_MANY
-    samples = np.random.default_rng(SEED + n).standard_normal((rows, n))
-    return samples.mean(axis=1), _rank_bounds(samples, level)[0]
-
-
-def detectable_in_blocks(sd: float, n: int, alpha: float, least: float = 0.0) -> float | None:
-    """Smallest true mean log ratio that the ranks of n blocks call with :data:`POWER`.
-
-    In the right direction: their interval of level ``1 - alpha`` excludes zero, and the estimate
-    is at least ``least`` from it.  ``sd`` is as above.  None where n pairs are too few for the
-    interval.
-
-    Raises:
-        ValueError: ``sd`` negative or not finite, or ``alpha`` outside (0, 1).
-    """
-    from scipy import special
-
-    _check(sd)
-    if n < max(2, pairs_needed(1 - alpha)):
-        return None
-    if sd == 0:
-        return least
-    if n <= MOST_RANKED:
-        means, low = _sampled_blocks(n, 1 - alpha)
-        # The smallest shift with which each sample is called; the effect is their 95 % point.
-        return sd * float(np.quantile(np.maximum(-low, least / sd - means), POWER))
-    # The smallest mean, in standard errors, that a two-sided t test misses no more often.
-    critical = special.stdtrit(n - 1, 1 - alpha / 2)
-    shift = float(special.nctdtrinc(n - 1, 1 - POWER, critical))
-    effect = sd * (shift / math.sqrt(n)) / math.sqrt(RANK_EFFICIENCY)
-    reached = least + sd * float(special.ndtri(POWER)) / math.sqrt(n)
-    return max(effect, reached if least else 0.0)
-
-
-def _fewest(reaches: Callable[[int], float], bound: float, level: float) -> int | None:
-    """The fewest blocks that reach a bound, of those that have an interval of this level."""
-    if bound <= 0 or reaches(MOST_BLOCKS) > bound:
-        return None
-    blocks = range(max(2, pairs_needed(level)), MOST_BLOCKS + 1)
-    return blocks[bisect_left(blocks, True, key=lambda n: reaches(n) <= bound)]
-
-
-def blocks_to_detect(sd: float, effect: float, alpha: float) -> int | None:
-    """Blocks with which the ranks call a mean log ratio of ``effect``.
-
-    None for more than :data:`MOST_BLOCKS`.
-
-    Raises:
-        ValueError: as :func:`detectable_in_blocks`.
-    """
-    _check(sd)
-    return _fewest(lambda n: detectable_in_blocks(sd, n, alpha) or 0.0, effect, 1 - alpha)
-
-
-def blocks_to_exclude(sd: float, room: float, alpha: float) -> int | None:
-    """Blocks after which an interval of level ``1 - 2 alpha`` fits into ``room`` on its near side.
-
-    ``room`` is the distance from the estimate to the threshold.  The approximation of
-    Schuirmann's two one-sided tests (J. Pharmacokinet. Biopharm. 15, 1987) by the nearer
-    one.  None for more than :data:`MOST_BLOCKS`.
-    """
-    _check(sd)
-    level = 1 - 2 * alpha
-
-    def reaches(n: int) -> float:
-        if n > MOST_RANKED:
-            quantiles = student_quantile(level, n - 1) + student_quantile(2 * POWER - 1, n - 1)
-            return quantiles * sd / math.sqrt(n * RANK_EFFICIENCY)
-        # Normal samples are symmetric: the upper bound lies as far off as the lower one.
-        return sd * float(np.quantile(-_sampled_blocks(n, level)[1], POWER))
-
-    return _fewest(reaches, room, level)
-
-
-def blocks_to_decide(estimate: float, sd: float, looks: Looks, question: Question) -> int | None:
-    """Blocks that would decide if the truth is what it looks like.
-
-    An estimate of at least half the threshold has to be told from zero; a smaller
-    one has to be shown to stay inside the threshold, at the levels of the last of these looks:
-    those of later ones are larger.  None for more than :data:`MOST_BLOCKS`.
-    """
-    size = abs(estimate)
-    if size >= question.change / 2:
-        # Whether the estimate stays beyond half the threshold is not asked: a smaller one
-        # is decided the other way.
-        return blocks_to_detect(sd, size, change_level(looks, question.alpha / question.family))
-    level = equivalence_level(looks, question.equivalence_alpha)
-    return blocks_to_exclude(sd, question.change - size, level)

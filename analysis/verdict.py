@@ -211,7 +211,8 @@ class _Estimates:
 def _question(evidence: Evidence, thresholds: Thresholds, family: int = 1) -> power.Question:
     """By what a metric is judged: the same as what power is computed for."""
     own = thresholds.of(evidence.case, evidence.metric)
-    return power.Question(own.change, own.alpha, own.equivalence_alpha, family)
+    in_wall = evidence.again is not None
+    return power.Question(own.change, own.alpha, own.equivalence_alpha, family, in_wall)
 
 
 def _measure(evidence: Evidence, question: power.Question) -> _Estimates | None:
@@ -275,27 +276,22 @@ def _lost(evidence: Evidence) -> Judgement:
 
 def _undecided(evidence: Evidence, measured: _Estimates, question: power.Question) -> Judgement:
     """Inconclusive, or not judged: what so many seeds or blocks detect, and how many are needed."""
-    n, what, sd, looks = len(evidence.base), evidence.repeated, measured.sd, evidence.reached
+    n, what, sd = len(evidence.base), evidence.repeated, measured.sd
     needed = statistics.pairs_needed(measured.level)
-    in_wall, few = evidence.again is not None, n < needed
-    detectable, decide = None, needed if in_wall else None
-    if sd is not None and in_wall and not few:
-        level = power.change_level(looks, question.alpha / question.family)
-        detectable = power.detectable_in_blocks(sd, n, level, question.change / 2)
-        decide = power.blocks_to_decide(measured.estimate, sd, looks, question)
-    elif sd is not None and not in_wall:
-        # Of a session that lost seeds and has one look: what is left of it.
+    few, detectable, decide = n < needed, None, None
+    if sd is not None:
+        # Of a session that lost some and has one look: what is left of it.
+        looks = evidence.reached
         looks = looks if looks.sequential else Looks((n,), sequential=False)
         detectable = None if few else power.detectable_effect(sd, looks, question)
         decide = power.seeds_to_decide(measured.estimate, sd, looks, question)
-    if decide is not None and not (in_wall and few):
+    if decide is not None:
         decide = max(decide, needed, n + 1)
     if few:
         reason = f"{counted(n, what)}, {needed} needed at {100 * measured.level:.4g} %"
     else:
-        most = power.MOST_BLOCKS if in_wall else power.MOST_SEEDS
         effect = "none" if detectable is None else percent(as_change(detectable))
-        more = f"more than {most}" if decide is None else f"about {decide}"
+        more = f"more than {power.MOST_SEEDS}" if decide is None else f"about {decide}"
         with_these = f"minimum detectable effect with {counted(n, what)}"
         reason = f"{with_these}: {effect}; {more} {what}s needed"
     return Judgement(

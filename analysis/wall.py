@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.model import Again, DroppedBlock, HostCheck, Pair, WallFacts
-from analysis.power import FEWEST_AGAIN, blocks_to_detect, change_level
+from analysis.power import FEWEST_AGAIN, Question, change_level, seeds_to_decide
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Evidence, Judgement, judge_secondary
 from experiment.plan import Conditions, dropped_blocks
-from experiment.spec import Looks, Thresholds
+from experiment.spec import SEED_LOOKS, Looks, Thresholds
 from results.record import Manifest, RunRecord
 
 # A run on record without conditions broke no rule that anybody knows of.
@@ -65,7 +65,7 @@ def facts_of(manifest: Manifest, records: Sequence[RunRecord]) -> WallFacts:
 def again(pairs: Sequence[Pair], thresholds: Thresholds, looks: Looks, *, family: int) -> Again:
     """A/A of one metric at the last of these looks, and blocks that would see the threshold here.
 
-    ``family`` primary metrics share the error rate.
+    These are of a session with a fixed number; ``family`` primary metrics share the error rate.
     """
     measured = Again(pairs=len(pairs), level=1 - thresholds.alpha, change=thresholds.change)
     try:
@@ -78,8 +78,10 @@ def again(pairs: Sequence[Pair], thresholds: Thresholds, looks: Looks, *, family
         return measured
     interval, needed = noise.interval, None
     if foreseen := noise.sd is not None and len(ratios) >= FEWEST_AGAIN:
-        alpha = thresholds.alpha / max(1, family)
-        needed = blocks_to_detect(noise.sd or 0.0, thresholds.change, alpha)
+        rates = thresholds.alpha, thresholds.equivalence_alpha
+        question = Question(thresholds.change, *rates, max(1, family), ranked=True)
+        fewest = Looks(SEED_LOOKS[:1], sequential=False)
+        needed = seeds_to_decide(thresholds.change, noise.sd or 0.0, fewest, question)
     return measured.model_copy(
         update={
             "estimate": as_change(noise.estimate),

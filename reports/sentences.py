@@ -402,7 +402,7 @@ def noise(metric: MetricComparison) -> str:
         # How many blocks a steady host would need is no advice for one that is not.
         return f"{text}. That is significant: the host is too unstable for a verdict"
     if again.beyond:
-        return f"{text}; more than {power.MOST_BLOCKS} blocks needed to detect {smallest}"
+        return f"{text}; more than {power.MOST_SEEDS} blocks needed to detect {smallest}"
     if again.needed is not None:
         return f"{text}; {again.needed} blocks needed to detect {smallest}"
     if again.pairs < power.FEWEST_AGAIN:

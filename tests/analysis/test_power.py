@@ -1,6 +1,7 @@
 """The stated power is that of the rule over all looks, whose levels are those published."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.values import there
 
 ALONE = Question(change=1e-6, alpha=0.01, equivalence_alpha=0.05)
 QUESTION = Question(change=0.0025, alpha=0.01, equivalence_alpha=0.05)
+RANKED = Question(change=1e-6, alpha=0.01, equivalence_alpha=0.05, ranked=True)
 SD = 0.0025
 
 
@@ -104,6 +106,58 @@ def test_without_spread_everything_is_detected_with_the_fewest_seeds() -> None:
 def test_what_no_number_of_seeds_answers() -> None:
     assert power.detectable_effect(0.01, fixed(7), QUESTION) is None
     assert power.seeds_to_decide(0.0, 1.0, fixed(8), QUESTION) is None
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(8, 0.01), (12, 0.01), (22, 0.01), (40, 0.004)])
+def test_the_rank_tests_power_is_that_of_trials(n: int, alpha: float) -> None:
+    """Of sessions of normal noise at the detectable effect 95 % are called."""
+    effect = there(power.detectable_effect(0.012, fixed(n), replace(RANKED, alpha=alpha)))
+    trials = np.random.default_rng(n).normal(effect, 0.012, (4000, n))
+    assert simulation.above(trials, 0.0, alpha).mean() == pytest.approx(0.95, abs=0.02)
+
+
+def test_ranks_of_many_pairs_go_on_from_those_of_few_and_tend_to_the_rule_of_thumb() -> None:
+    most = power.MOST_RANKED
+    in_sds = [
+        there(power.detectable_effect(1.0, fixed(n), RANKED)) * math.sqrt(n)
+        for n in (most, most + 1, SEED_LOOKS[-1])
+    ]
+    assert in_sds[1] == pytest.approx(in_sds[0], rel=0.03)
+    assert in_sds[2] == pytest.approx(4.22 * math.sqrt(math.pi / 3), rel=0.03)
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.006, 0.014])
+def test_a_session_that_adds_blocks_ends_as_stated(effect: float) -> None:
+    question = Question(change=0.01, alpha=0.01, equivalence_alpha=0.05, family=2, ranked=True)
+    looks, trials, sd = looks_of(12, 48), 4000, 0.012
+    stated = power.chances(effect, sd, looks, question)
+    drawn = np.random.default_rng(1).normal(effect, sd, (trials, looks.seeds[-1]))
+    going = np.ones(trials, dtype=bool)
+    called, same, spent = 0.0, 0.0, 0.0
+    for at in power.so_far(looks):
+        differences = drawn[:, : at.seeds[-1]]
+        level = power.change_level(at, question.alpha / question.family)
+        change = simulation.above(differences, 0.0, level) & (differences.mean(axis=1) >= 0.005)
+        on_none = 2 * power.equivalence_level(at, question.equivalence_alpha)
+        equal = simulation.above(differences, -0.01, on_none)
+        equal &= simulation.below(differences, 0.01, on_none)
+        called += (going & change).mean()
+        same += (going & ~change & equal).mean()
+        spent += at.seeds[-1] * (going & (change | equal)).mean()
+        going &= ~(change | equal)
+    assert called == pytest.approx(stated.called, abs=0.03)
+    assert same == pytest.approx(stated.same, abs=0.03)
+    assert spent + looks.seeds[-1] * going.mean() == pytest.approx(stated.seeds, abs=1.0)
+
+
+def test_fewer_blocks_than_the_ranks_of_a_family_need_detect_nothing() -> None:
+    of_three = Question(change=0.01, alpha=0.01, equivalence_alpha=0.05, family=3, ranked=True)
+    assert power.pairs_of_ranks(fixed(9), of_three) == 10
+    assert power.detectable_effect(0.001, fixed(9), of_three) is None
+    assert power.detectable_effect(0.0, fixed(10), of_three) == 0.005
+    assert power.seeds_to_decide(0.01, 0.001, fixed(9), of_three) == 10
+    # At a first look, which has a fifth of the error rate.
+    assert power.pairs_of_ranks(looks_of(9, 9), of_three) > 10
 
 
 @pytest.mark.parametrize("sd", [-1.0, math.nan])

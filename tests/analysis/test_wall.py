@@ -1,18 +1,15 @@
 """Wall sessions compared: what is called, what is withheld, what is left out."""
 
-import math
-
-import numpy as np
 import pytest
 
-from analysis import power, statistics
+from analysis import power
 from analysis.many import compare_session
 from analysis.model import Comparison, ReportError
 from analysis.power import Question
 from analysis.statistics import as_change, log_ratios, noise_floor
 from analysis.verdict import WITHHELD, Verdict
 from experiment.plan import AGAIN
-from experiment.spec import Looks, looks_of
+from experiment.spec import Looks
 from reports.headline import is_decided, outcome, standing_verdicts
 from reports.sentences import of_finding
 from tests.analysis import factory
@@ -105,7 +102,9 @@ def test_a_a_is_that_of_the_same_blocks() -> None:
     assert metric.again.estimate == as_change(noise.estimate)
     assert metric.again.low == as_change(there(noise.interval).low)
     assert metric.again.sd == noise.sd
-    assert metric.again.needed == power.blocks_to_detect(noise.sd or 0.0, 0.01, 0.01 / 3)
+    question = Question(0.01, 0.01, 0.05, family=3, ranked=True)
+    looks = Looks((8,), sequential=False)
+    assert metric.again.needed == power.seeds_to_decide(0.01, noise.sd or 0.0, looks, question)
 
 
 def test_few_blocks_give_a_a_without_interval_or_forecast() -> None:
@@ -247,72 +246,3 @@ def test_exact_session_has_nothing_of_wall_mode() -> None:
     assert comparison.wall is None
     assert comparison.host_findings == ()
     assert all(m.again is None and m.again_values is None for m in comparison.primary)
-
-
-ALPHA = 0.01
-
-
-def detectable(sd: float, n: int, alpha: float = ALPHA, least: float = 0.0) -> float:
-    return there(power.detectable_in_blocks(sd, n, alpha, least))
-
-
-@pytest.mark.parametrize(("n", "alpha"), [(8, 0.01), (12, 0.01), (22, 0.01), (40, 0.004)])
-def test_the_rank_tests_power_is_that_of_trials(n: int, alpha: float) -> None:
-    """A thousand sessions of normal noise at the detectable effect: 95 % found."""
-    trials = np.random.default_rng(n).normal(detectable(0.012, n, alpha), 0.012, (1000, n))
-    called = sum(statistics.signed_rank_p(row) <= alpha for row in trials)
-    assert called / 1000 == pytest.approx(0.95, abs=0.02)
-
-
-def test_simulated_and_asymptotic_meet_and_tend_to_the_rule_of_thumb() -> None:
-    most = power.MOST_RANKED
-    last = detectable(1.0, most) * math.sqrt(most)
-    assert detectable(1.0, most + 1) * math.sqrt(most + 1) == pytest.approx(last, rel=0.03)
-    thumb = 4.22 * math.sqrt(math.pi / 3)
-    assert detectable(1.0, 900) * math.sqrt(900) == pytest.approx(thumb, abs=0.03)
-
-
-@pytest.mark.parametrize("n", [12, 100])
-def test_a_threshold_makes_it_harder(n: int) -> None:
-    assert detectable(0.0025, n) < 0.01 < detectable(0.0025, n, least=0.01)
-
-
-def test_without_spread_everything_is_detected_with_the_fewest_blocks() -> None:
-    assert detectable(0.0, 8) == 0.0
-    assert power.blocks_to_detect(0.0, 0.001, ALPHA) == 8
-    assert power.blocks_to_exclude(0.0, 0.001, 0.05) == 5
-
-
-@pytest.mark.parametrize(("sd", "effect"), [(0.01, 0.05), (0.01, 0.014), (0.01, 0.008)])
-def test_the_blocks_named_are_the_fewest_that_detect(sd: float, effect: float) -> None:
-    blocks = there(power.blocks_to_detect(sd, effect, ALPHA))
-    assert detectable(sd, blocks) <= effect
-    assert (power.detectable_in_blocks(sd, blocks - 1, ALPHA) or math.inf) > effect
-
-
-def test_what_no_number_of_blocks_answers() -> None:
-    assert power.detectable_in_blocks(0.01, 7, ALPHA) is None
-    assert power.blocks_to_detect(1.0, 0.0, ALPHA) is None
-    assert power.blocks_to_detect(1.0, 0.001, ALPHA) is None
-    assert power.blocks_to_exclude(1.0, -0.1, 0.05) is None
-    assert power.blocks_to_exclude(1.0, 0.001, 0.05) is None
-
-
-def test_blocks_to_decide_asks_the_question_the_estimate_raises() -> None:
-    question = Question(0.0025, 0.02, 0.05, family=2)
-    looks = Looks((12,), sequential=False)
-    blocks = there(power.blocks_to_decide(0.002, 0.0025, looks, question))
-    assert blocks == power.blocks_to_detect(0.0025, 0.002, 0.01)
-    small = there(power.blocks_to_decide(-0.0005, 0.0025, looks, question))
-    assert small == power.blocks_to_exclude(0.0025, 0.002, 0.05)
-    assert small > 8
-    # At a first look, which has a fifth of the error rate.
-    assert blocks < there(power.blocks_to_decide(0.002, 0.0025, looks_of(12, 48), question))
-
-
-@pytest.mark.parametrize("sd", [-1.0, math.nan])
-def test_nonsense_is_refused(sd: float) -> None:
-    with pytest.raises(ValueError, match="sense"):
-        power.detectable_in_blocks(sd, 8, ALPHA)
-    with pytest.raises(ValueError, match="level"):
-        power.detectable_in_blocks(1.0, 8, 0.0)
