@@ -30,6 +30,8 @@ SCRIPT = Path(__file__).parent / "tables.js"
 FOOTER = "Made from the session folder alone; the same folder gives the same bytes."
 # Where a long name may end a line: behind these.
 BREAKS = re.compile(r"(?<=[._])(?=[^._])")
+# An option of a command, within which browsers end a line: behind its hyphens.
+OPTION = re.compile(r"(?<![\w&;-])--?[a-z][\w-]*")
 
 
 def source_hash(text: str) -> str:
@@ -87,7 +89,7 @@ def words(text: Words) -> str:
             case doc.Link():
                 parts.append(linked(escaped(part.text), part.to))
             case _:
-                parts.append(escaped(part))
+                parts.append(OPTION.sub(r'<span class="option">\g<0></span>', escaped(part)))
     return "".join(parts)
 
 

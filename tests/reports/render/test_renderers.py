@@ -77,8 +77,11 @@ def test_a_page_nests_whatever_a_text_holds(body: str) -> None:
     parsed = ParsedPage(page)
     assert parsed.open == []
     plain = ParsedPage(html.page("x", [Heading("x", 1)], every_block("x"), "x"))
-    # No text makes an element, whatever it is: only places to break a name come and go.
-    tags = [[tag for tag, _ in each.tags if tag not in ("wbr", "br")] for each in (parsed, plain)]
+    # No text makes an element, whatever it is: only places to break a line, or not to, come and go.
+    tags = [
+        [tag for tag, of in each.tags if tag not in ("wbr", "br") and of.get("class") != "option"]
+        for each in (parsed, plain)
+    ]
     assert tags[0] == [tag for tag in tags[1] if tag != "p" or body] or not body
     assert all(c.isprintable() or c in "\n\t" for c in page)
     ids = re.findall(r' id="([^"]+)"', page)
@@ -292,3 +295,9 @@ def test_a_page_runs_its_own_script_and_no_other() -> None:
 def test_no_line_of_a_page_ends_within_a_number() -> None:
     shown = html.escaped("no change (< 0.25 %), within 0.25 and 5 %, ± 3")
     assert shown == "no&nbsp;change (&lt;&nbsp;0.25&nbsp;%), within 0.25 and 5&nbsp;%, ±&nbsp;3"
+
+
+def test_no_line_of_a_page_ends_within_an_option() -> None:
+    shown = html.words("QEMU TCG -icount, (--no-check), a-b, -3, <b -c>")
+    kept = [f'<span class="option">{name}</span>' for name in ("-icount", "--no-check", "-c")]
+    assert shown == f"QEMU TCG {kept[0]}, ({kept[1]}), a-b, −3, &lt;b {kept[2]}&gt;"
