@@ -15,6 +15,7 @@ from results.record import Check, CheckProblem, CheckStatus
 from tests.analysis.factory import ExactSession
 from tests.analysis.measured import measured as on_record
 from tests.analysis.measured import render
+from tests.reports.render.test_page import ParsedPage
 from tests.values import but
 
 SLEEPS = CheckProblem(
@@ -74,8 +75,9 @@ def test_a_session_says_that_no_checks_were_requested() -> None:
     }
     words = "none requested (--check)"
     assert [name for name, each in sessions.items() if words in trust.checks_of(each)] == ["plain"]
-    for form in ("text", "letter", "lkp", "html", "summary"):
+    for form in ("text", "letter", "lkp", "summary"):
         assert words in render(plain, form)
+    assert words in ParsedPage(render(plain, "html", drawn=False)).text
 
 
 def test_a_page_folds_what_is_green_and_shows_what_is_not() -> None:
