@@ -31,7 +31,7 @@ FOOTER = "Made from the session folder alone; the same folder gives the same byt
 # Where a long name may end a line: behind these.
 BREAKS = re.compile(r"(?<=[._])(?=[^._])")
 # An option of a command, within which browsers end a line: behind its hyphens.
-OPTION = re.compile(r"(?<![\w&;-])--?[a-z][\w-]*")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 
 
 def source_hash(text: str) -> str:

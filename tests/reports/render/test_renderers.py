@@ -298,6 +298,8 @@ def test_no_line_of_a_page_ends_within_a_number() -> None:
 
 
 def test_no_line_of_a_page_ends_within_an_option() -> None:
-    shown = html.words("QEMU TCG -icount, (--no-check), a-b, -3, <b -c>")
-    kept = [f'<span class="option">{name}</span>' for name in ("-icount", "--no-check", "-c")]
-    assert shown == f"QEMU TCG {kept[0]}, ({kept[1]}), a-b, −3, &lt;b {kept[2]}&gt;"
+    shown = html.words('QEMU TCG -icount, (--no-check), a-b, -3, <b -c>, "--seeds"')
+    names = ("-icount", "--no-check", "-c", "--seeds")
+    kept = [f'<span class="option">{name}</span>' for name in names]
+    in_marks = f"&lt;b {kept[2]}&gt;, &quot;{kept[3]}&quot;"
+    assert shown == f"QEMU TCG {kept[0]}, ({kept[1]}), a-b, −3, {in_marks}"
