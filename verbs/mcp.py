@@ -34,7 +34,7 @@ MOST_ROWS = 40
 FUNCTIONS_FILE = "functions.csv"
 POLL_S = 0.2
 TIMEOUT_S = 300.0
-# Where compiled objects are missing, behind every build that is under way.
+# Where compiled objects are missing; as kernels.build waits for a build.
 COMPILING_TIMEOUT_S = 4 * 3600.0
 # The exit codes of ./lab.py report whose answer is a verdict.
 JUDGED = (0, 1, 3, 4, 5)
