@@ -104,9 +104,7 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     machine: WallMachine, wall_kernel: Kernel, tmp_path: Path
 ) -> None:
     phases = WORKLOAD.phases_of("default")
-    times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=1.5) for phase in phases}
     limit = machine.size.cgroup_limit_mib << 20
-    text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit)
     words: list[str] = []
     canary = tmp_path / "canary"
     canary.write_text("of the host\n")
@@ -115,12 +113,21 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
     reads = f"cat {host}{canary} {host}/etc/shadow {host}/etc/hostname >$OUT/secrets 2>&1 || true\n"
     lists = f"ls -A {host}/root {host}/home {host}/var {host}/usr >$OUT/host\n"
     curious = replace(machine, prepare_text=reads + lists + machine.prepare_text)
-    outcome = virtme.run(curious, text, tmp_path / "run", tmp_path, words.append)
-    assert outcome.ending.kind == "done"
-    assert outcome.files is not None
-    assert outcome.files["secrets"].count(b"No such file") == 3
-    assert b"of the host" not in outcome.files["secrets"]
-    listed = sections(outcome.files["host"].decode())
+    build_id = wall_kernel.identity.build_id
+    claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)
+    # On a loaded host a guest may read less in 1.5 s than its cgroup holds: then it gets more time.
+    for runtime_s in (1.5, 6.0, 24.0):
+        times = {phase.name: PhaseTimes(ramp_s=0.3, runtime_s=runtime_s) for phase in phases}
+        text = job_text(phases, times, jobs=4, seed=7, limit_bytes=limit)
+        outcome = virtme.run(curious, text, tmp_path / f"{runtime_s} s", tmp_path, words.append)
+        assert outcome.ending.kind == "done"
+        files = outcome.files or {}
+        result = parse.guest_result(files, ("4k",))
+        if not any(of(result.phases[0], claim) for of in (validity.limit_hit, validity.refaults)):
+            break
+    assert files["secrets"].count(b"No such file") == 3
+    assert b"of the host" not in files["secrets"]
+    listed = sections(files["host"].decode())
     # Of the host's own folders there are at most those that lead to the lab's programs: on some
     # the guest's init mounts an empty one.
     programs = [place.parts for place in sandbox.programs(VNG, QEMU)]
@@ -128,12 +135,9 @@ def test_whole_run_is_valid_and_its_vcpu_is_where_it_was_put(
         leading = {parts[2] for parts in programs if parts[1] == name and len(parts) > 2}
         assert set(listed[f"{host}/{name}"]) <= leading
     assert "bin" in listed[f"{host}/usr"]
-    result = parse.guest_result(outcome.files, ("4k",))
-    build_id = wall_kernel.identity.build_id
-    claim = validity.Claim(phases, limit, 7, build_id, validity.LEFT_PAGES_WALL)
-    problems = validity.problems(result, claim)
-    # A loaded host holds a guest of 1.5 s up; anything else would be the lab's fault.
-    assert [problem for problem in problems if "expected 1500 ms" not in problem] == []
+    # A loaded host holds a guest up, too; anything else would be the lab's fault.
+    late = f"expected {runtime_s * 1000:.0f} ms"
+    assert [problem for problem in validity.problems(result, claim) if late not in problem] == []
     assert metrics.samples(result.phases, phases, real_time=True)["4k.bw"] > 0
     assert "phase 4k" in words
     assert outcome.cpu_s > 0
