@@ -28,5 +28,5 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-m32", "-nostdlib", "-static", "-Wl,-Ttext=0x100000", "-Wl,--build-id=none"]
     for source in SOURCES.glob("*.S"):
         out = ["-o", str(folder / source.stem)]
-        subprocess.run(["gcc", *flags, *out, str(source)], check=True, timeout=60)
+        subprocess.run(["gcc", *flags, *out, str(source)], check=True, timeout=300)
     return folder

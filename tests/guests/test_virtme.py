@@ -241,4 +241,4 @@ def test_shell_takes_its_group_along() -> None:
     process.terminate()
     # The pipe ends when its last writer is gone, not before.
     assert process.stdout.read() == ""
-    assert process.wait(timeout=60) == -9
+    assert process.wait(timeout=300) == -9

@@ -20,7 +20,7 @@ def types_of(source: str, folder: Path) -> bytes:
     """BTF of a C source, by the host's gcc."""
     (folder / "a.c").write_text(source)
     subprocess.run(
-        ["gcc", "-O2", "-gbtf", "-c", "-o", "a.o", "a.c"], cwd=folder, check=True, timeout=60
+        ["gcc", "-O2", "-gbtf", "-c", "-o", "a.o", "a.c"], cwd=folder, check=True, timeout=300
     )
     sections = symbols.read(folder / "a.o").sections
     return next(each.data for each in sections if each.name == ".BTF")
@@ -36,7 +36,7 @@ def measured(tmp_path: Path, *expressions: str) -> list[int]:
     prints = "".join(f'printf("%zu\\n", (unsigned long)({each}));' for each in expressions)
     text = f"#include <stddef.h>\n#include <stdio.h>\n{SOURCE}\nint main(void) {{ {prints} }}\n"
     (tmp_path / "b.c").write_text(text)
-    subprocess.run(["gcc", "-o", "b", "b.c"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(["gcc", "-o", "b", "b.c"], cwd=tmp_path, check=True, timeout=300)
     done = completed([tmp_path / "b"])
     return [int(line) for line in done.stdout.split()]
 
@@ -156,14 +156,14 @@ def test_types_are_compiled_where_ccache_has_no_home(objects: Path) -> None:
     script(objects / "ccache", "exit 1")
     argv = ["sh", "-c", btf.script(objects, "obj")]
     env = {"PATH": f"{objects}:{os.environ['PATH']}"}
-    subprocess.run(argv, cwd=objects.parent, env=env, capture_output=True, timeout=60)
+    subprocess.run(argv, cwd=objects.parent, env=env, capture_output=True, timeout=300)
     assert [name for name, _ in btf.collected(objects)] == ["slub.btf"]
 
 
 def test_types_of_another_kernel_are_not_left(objects: Path) -> None:
     argv = ["sh", "-c", btf.script(objects, "obj")]
-    subprocess.run(argv, cwd=objects.parent, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, cwd=objects.parent, check=True, capture_output=True, timeout=300)
     assert len(list(btf.collected(objects))) == 1
     (objects.parent / "mm/slub.c").write_text("int broken(;\n")
-    subprocess.run(argv, cwd=objects.parent, check=True, capture_output=True, timeout=60)
+    subprocess.run(argv, cwd=objects.parent, check=True, capture_output=True, timeout=300)
     assert list(btf.collected(objects)) == []

@@ -567,7 +567,7 @@ def test_killed_once_something_is_made_and_built_again(lab: Lab, made: str) -> N
 @pytest.mark.slow
 def test_two_processes_build_one_kernel_once(lab: Lab) -> None:
     pair = [provide_elsewhere(lab) for _ in range(2)]
-    answers = [process.communicate(timeout=60) for process in pair]
+    answers = [process.communicate(timeout=300) for process in pair]
     assert [process.returncode for process in pair] == [0, 0], answers
     assert answers[0][0] == answers[1][0] != ""
     kernel = cached_kernels(lab.cache)[0]
@@ -590,7 +590,7 @@ def test_what_no_part_of_it_is_made_with_is_not_in_a_configuration(
 def test_two_processes_build_two_arms_of_one_tree(lab: Lab) -> None:
     patches = lab.series("grown", GROWN)
     pair = [provide_elsewhere(lab), provide_elsewhere(lab, *patches)]
-    answers = [process.communicate(timeout=60) for process in pair]
+    answers = [process.communicate(timeout=300) for process in pair]
     assert [process.returncode for process in pair] == [0, 0], answers
     other = lab.cache.with_name("other")
     for arm, (out, _) in zip(([], patches), answers, strict=True):

@@ -166,7 +166,7 @@ def test_the_arms_of_a_round_have_the_same_order_and_rounds_go_through_all(
 def test_two_guests_run_at_once_each_on_a_cpu_of_its_own(
     booted: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, both, pairs = uml.boot, threading.Barrier(2, timeout=60), list[object]()
+    plain, both, pairs = uml.boot, threading.Barrier(2, timeout=300), list[object]()
 
     def boot(*of: object) -> tuple[NativeResult | None, Ending, str]:
         # Six rounds of three boots are nine pairs.

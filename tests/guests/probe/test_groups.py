@@ -49,7 +49,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     sources = [str(plugin.HERE / name) for name in ("groups.c", "kinds.c")]
     flags = ["-O2", "-shared", "-fPIC", "-DPROBE_API=3", f"-I{plugin.HERE}", "-o", str(out)]
     argv = ["gcc", *flags, *sources, str(HERE / "block.c")]
-    subprocess.run(argv, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=300)
     built = ctypes.CDLL(str(out))
     built.groups_in.restype = ctypes.c_size_t
     return built
@@ -62,7 +62,7 @@ def groups(library: ctypes.CDLL, folder: Path, text: str, at: int = KERNEL) -> l
     """
     source, built = folder / "block.s", folder / "block.o"
     source.write_text(text.replace(";", "\n") + "\n")
-    subprocess.run(["as", "-o", str(built), str(source)], check=True, timeout=60)
+    subprocess.run(["as", "-o", str(built), str(source)], check=True, timeout=300)
     listing = completed(["objdump", "-d", "-w", "--insn-width=16", str(built)]).stdout
     instructions = [bytes.fromhex(line) for line in re.findall(r":\t((?:[0-9a-f]{2} )+)", listing)]
     sizes = (ctypes.c_size_t * len(instructions))(*map(len, instructions))
