@@ -56,6 +56,7 @@ from kernels.source import identify as identify_source
 from kernels.worktree import (
     COPY_TIMEOUT_S,
     WorkTree,
+    changed_files,
     copy_objects,
     folders_of,
     prepare,
@@ -99,10 +100,18 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Expected:
-    """Commands that make runs, 0 where that is not known, and seconds."""
+    """Commands that make runs, 0 where that is not known, and seconds.
+
+    Of the kind ``next`` those beside the objects that kbuild is known to compile again.
+    """
 
     steps: int
     seconds: float
+
+    def with_more(self, objects: int) -> Expected:
+        """Together with so many objects, fewer below 0, each as long as every other command."""
+        steps = max(self.steps + objects, 1)
+        return Expected(steps, self.seconds * steps / self.steps if self.steps else self.seconds)
 
 
 # Where the cache remembers nothing: the lean 6.12 configuration on two cores.
@@ -278,15 +287,21 @@ def key_of(request: KernelRequest) -> str:
     return _Plan.of(request).key
 
 
-def seconds_to_build(request: KernelRequest, others: int) -> float:
-    """About how long a build takes after ``others`` of its source and flavour; raises as
-    :func:`key_of`.
+def seconds_to_build(request: KernelRequest, before: Sequence[Path] | None = None) -> float:
+    """About how long a build takes, after one of its source and flavour with the patches ``before``
+    if there is to be one; raises as :func:`key_of`.
     """
     if request.spec.is_prebuilt:
         return 0.0
     plan = _Plan.of(request)
-    kind = "next" if others else plan.beginning(plan.objects)[0]
-    return expected(request.cache, request.spec.configuration, kind).seconds
+    kind = plan.beginning(plan.objects)[0] if before is None else "next"
+    known = expected(request.cache, request.spec.configuration, kind)
+    if kind != "next":
+        return known.seconds
+    patches = {*request.patches} ^ {*(before or ())}
+    files = {name for path in patches for name in read_patch(path).files}
+    files.update(changed_files(plan.tree) if before is None else ())
+    return known.with_more(compiled.dependent(plan.objects, (), files)).seconds
 
 
 def provide(request: KernelRequest, progress: Progress | None = None) -> Kernel:
@@ -460,7 +475,7 @@ class _Site:
         logs = sorted(tree.folder.glob("*.log"), key=lambda each: each.stat().st_mtime)
         for path in logs[:-MOST_LOGS]:
             path.unlink()
-        steps_expected = expected(plan.cache, plan.spec.configuration, kind).steps
+        known, again = expected(plan.cache, plan.spec.configuration, kind), 0
         started = time.monotonic()
         before = objects / ".config"
         old = config.parse(before.read_text()) if before.exists() else {}
@@ -468,8 +483,11 @@ class _Site:
         final = configured.text
         if kind != "first":
             options = config.differing(old, config.parse(final))
-            headers = [name for name in changed if name.endswith(".h")]
-            steps_expected = max(steps_expected, compiled.dependent(objects, options, headers))
+            # In a box each build begins with the objects of the source, not with those of the last.
+            files = {*changed, *(changed_files(tree) if self.box else ())}
+            again = compiled.dependent(objects, options, files)
+        # What options have compiled again is remembered with the other kinds.
+        more = again if kind == "next" else 0
         whole = make_argv(
             plan.toolchain,
             objects.name,
@@ -477,11 +495,12 @@ class _Site:
             ccache_folder=self.ccache,
             listed_headers=not self.box and plan.toolchain.ccache and safe_headers(tree.src),
         )
-        status, steps = self.run(whole, steps_expected=steps_expected, progress=progress)
+        total = max(known.steps + more, again)
+        status, steps = self.run(whole, steps_expected=total, progress=progress)
         if status:
             raise self.failure(self.argv("olddefconfig"), whole, text=final)
         if not goes_on:  # else it was the rest of a build
-            measured = Expected(steps, time.monotonic() - started)
+            measured = Expected(steps, time.monotonic() - started).with_more(-more)
             remember(plan.cache, plan.spec.configuration, kind, measured)
         if (objects / COPIED).exists():
             left = compiled.forget_left_out(tree.src, objects, final)

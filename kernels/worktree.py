@@ -128,7 +128,7 @@ def _strange(tree: WorkTree) -> str:
             name: _Content(*content)
             for name, content in json.loads(door.read(tree.folder, CONTENTS, door.LINES)).items()
         }
-        changed = frozenset(_changed(tree))
+        changed = frozenset(changed_files(tree))
         now = _contents_of(tree.src, before)
         originals = {
             name: _content_of(saved, saved.lstat(), None).what
@@ -199,7 +199,8 @@ def _content_of(
     return _Content(f"{'program' if mode & 0o100 else 'file'} {sha256_of(Path(place))}", stamp)
 
 
-def _changed(tree: WorkTree) -> list[str]:
+def changed_files(tree: WorkTree) -> list[str]:
+    """Paths in the source that are not as they came, by what the last switch wrote."""
     if not door.exists(tree.folder, CHANGED):
         return []
     return list(json.loads(door.read(tree.folder, CHANGED, door.LINES)))
@@ -238,7 +239,7 @@ def switch(tree: WorkTree, patches: Sequence[Patch], *, boxed: bool = False) -> 
     folders.remove(tree.spare)
     patched = tree.patched
     patched.mkdir(parents=True)
-    former = frozenset(_changed(tree))
+    former = frozenset(changed_files(tree))
     touched = sorted({name for patch in patches for name in patch.files})
     for name in touched:
         _refuse_strange(tree, name, patches)
@@ -422,7 +423,7 @@ def _at_hand(
     # One that nothing is known of is unpacked anew before it is used, and may hold anything.
     if not (tree.src.is_dir() and (tree.folder / CONTENTS).is_file()):
         return None
-    changed = frozenset(_changed(tree))
+    changed = frozenset(changed_files(tree))
     return tree.src, lambda name: _original(tree, name, changed)
 
 

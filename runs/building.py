@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,18 +151,23 @@ class RunForecast:
 
 
 def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForecast, ...]:
-    """Every kernel of a session, in the order they are built, by how long such builds took."""
+    """Every kernel of a session, in the order they are built, by how long such builds took.
+
+    Raises as :func:`needs_box`.
+    """
+    boxed = needs_box(resolved, options)
     rows: list[KernelForecast] = []
-    before: list[tuple[str, str]] = []
+    before: dict[tuple[str, str], Sequence[Path]] = {}
     for kernel in resolved.planned_kernels():
-        request = options.kernel(kernel.spec, kernel.patches)
+        request = options.kernel(kernel.spec, kernel.patches, boxed=boxed)
         key = build.key_of(request)
         cached = load(options.cache, key) is not None
         kind = (kernel.spec.source, kernel.spec.flavour)
         seconds = 0.0
         if not cached:
-            seconds = build.seconds_to_build(request, before.count(kind))
-            before.append(kind)
+            seconds = build.seconds_to_build(request, before.get(kind))
+            # In a box each begins with the objects of the source.
+            before[kind] = () if boxed else kernel.patches
         rows.append(KernelForecast(kernel.arm, kernel.spec.flavour, key, cached, seconds))
     return tuple(rows)
 

@@ -32,7 +32,7 @@ from runs.resolved import Resolved, cache_key, resolve
 from tests.analysis.factory import ExactSession
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
-from tests.kernels.fake import FASTER, Lab
+from tests.kernels.fake import FASTER, Lab, replace
 from tests.runs.test_session import PATCH
 from tests.values import but, silent
 
@@ -241,7 +241,15 @@ def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) ->
     built = provide(lab.request())
     base, patched = forecast_kernels(made_of(experiment, options), options)
     assert (base.key, base.cached, base.seconds) == (built.identity.key, True, 0.0)
-    assert (patched.cached, patched.seconds) == (False, 60.0)
+    # An object more than what is compiled each time.
+    assert (patched.cached, patched.seconds) == (False, 62.0)
+    lab.series("two", FASTER, replace("mm/debug.c", "+ 1", "+ 2"))
+    two = but(experiment, series=SeriesSpec(path="configs/series/two"))
+    steps = made_of(per_patch(two, SUBJECTS[:2]), options)
+    # The second has no object here; boxed it begins with the objects of the base, not of the first.
+    for boxed, last in ((False, 60.0), (True, 62.0)):
+        rows = forecast_kernels(steps, but(options, sandbox=boxed))
+        assert [row.seconds for row in rows] == [0.0, 62.0, last]
 
 
 def test_a_run_takes_what_it_took_in_the_newest_session_of_the_same(tmp_path: Path) -> None:
