@@ -320,9 +320,15 @@ def moved_line(each: LinesComparison) -> list[Line]:
 
 def lines_brief(lines: LinesComparison) -> str:
     """What a mail has room for; where nothing moved more or less, nothing."""
-    total = lines.total.all_lines
+    total, falsest = lines.total.all_lines, lines.falsest
+    if total.equal:
+        return ""
     where = f"cache lines moved between {lines.vcpus} vCPUs per {lines.unit_title}"
-    return "" if total.equal else f"{where}: {wording.few(total)} ({change(total)})"
+    turns = ", depends on the turns" * lines.by_turns
+    text = f"{where}: {wording.few(total)} ({change(total)}{turns})"
+    if falsest is None or falsest.by_turns or falsest.apart.equal:
+        return text
+    return f"{text}; false sharing: {falsest.object} {wording.few(falsest.apart)}"
 
 
 def moved_tables(_: View, comparison: Comparison, lines: LinesComparison) -> list[Block]:
