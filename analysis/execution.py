@@ -68,10 +68,12 @@ def options(arms: Sequence[ArmRecord]) -> tuple[ArmDifference, ...]:
     after = [{option.name: option.after for option in arm.options} for arm in arms]
     notes = " ".join(note for arm in arms for note in arm.kernel.options)
     noted = set(re.findall(r"CONFIG_\w+", notes))
-    return tuple(
+    rows = (
         ArmDifference(name, tuple(own.get(name, value) or ABSENT for own in after))
         for name, value in sorted(before.items(), key=lambda each: each[0] not in noted)
     )
+    # What differs from the session's base need not do so between other arms.
+    return tuple(row for row in rows if len(set(row.values)) > 1)
 
 
 def sentences(arms: Sequence[ArmRecord]) -> list[str]:
@@ -167,6 +169,18 @@ def changed_functions(manifest: Manifest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in plain if not name.startswith(PADDING)))
 
 
+def changed_files(manifest: Manifest) -> tuple[str, ...]:
+    """Files of the patches that one of the two arms has and the other has not, each once.
+
+    Those of all patches where the arms have the same names of patches, of several series.
+    """
+    base, patched = manifest.arms[:2]
+    apart = {*base.kernel.patches} ^ {*patched.kernel.patches}
+    patches = [patch for series in manifest.series for patch in series.patches]
+    own = [patch for patch in patches if patch.name in apart]
+    return tuple(dict.fromkeys(file for patch in own or patches for file in patch.files))
+
+
 def differ_in_settings(manifest: Manifest) -> bool:
     """Whether the arms differ in more than their kernels, so that all code may act otherwise."""
     base, patched = manifest.arms[:2]
@@ -196,8 +210,8 @@ def as_tested(
         return judgement
     once = calls.named(calls.boot) if calls else set()
     booted = [name for name in executed.never if name in once]
-    before = [f"before it ran {enumerated(executed.earlier)}"] * bool(executed.earlier)
-    before += [f"at boot {enumerated(booted)}"] * bool(booted)
+    before = [f"{enumerated(executed.earlier)} ran before it"] * bool(executed.earlier)
+    before += [f"{enumerated(booted)} ran at boot"] * bool(booted)
     # Of what both kernels have, with other contents, which code that is the same may read; what one
     # kernel alone has is read by functions that differ.
     data = [
@@ -269,8 +283,8 @@ def _left_out(manifest: Manifest) -> str:
     triage = manifest.triage
     if triage is None or triage.verdict != "same code":
         return ""
-    files = {file for series in manifest.series for patch in series.patches for file in patch.files}
-    kconfig = sorted(file for file in files if file.rpartition("/")[2].startswith("Kconfig"))
+    files = sorted(changed_files(manifest))
+    kconfig = [file for file in files if file.rpartition("/")[2].startswith("Kconfig")]
     if triage.left_out:
         left_out = enumerated(triage.left_out)
         return f"nothing that the series changes is in this kernel: {left_out}"

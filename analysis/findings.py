@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from analysis.execution import Execution, changed_functions
+from analysis.execution import Execution, changed_files, changed_functions
 from analysis.explain.locks import LockComparison
 from analysis.model import Exactness, FailedRun, FailureCount, Finding, Reference, WallFacts
 from experiment.plan import AGAIN
@@ -290,8 +290,7 @@ def series_findings(manifest: Manifest) -> tuple[Finding, ...]:
         if series.kind != "folder"
     ]
     if triage is not None and not manifest.same_code:
-        files = [file for s in manifest.series for patch in s.patches for file in patch.files]
-        findings.append(_note(build, "triage", text=summary(triage, files)))
+        findings.append(_note(build, "triage", text=summary(triage, changed_files(manifest))))
     return tuple(findings)
 
 

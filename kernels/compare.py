@@ -96,7 +96,10 @@ SIZES_ONLY = (
 
 
 def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord | None:
-    """What the builds of both arms say of a series; None: one is prebuilt or names no functions."""
+    """What the builds of both arms say of these patches of a series.
+
+    None: one is prebuilt or names no functions.
+    """
     same_code = base.identity.code_key == patched.identity.code_key
     prebuilt = {kernel.identity.flavour == PREBUILT for kernel in (base, patched)}
     named = base.symbols.exists() and patched.symbols.exists()
@@ -113,12 +116,14 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         warnings = limited.call(new_warnings, _log(base), _log(patched))
     except limited.LimitError as error:
         warnings = (f"the logs of the builds cannot be compared: {error.what}",)
+    # With a series taken out, the base is the arm that has patches.
+    touched = compiled.load(patched.touched) or compiled.load(base.touched)
+    files = {file for patch in patches for file in patch.files}
     of_code = triage(
         same_code=same_code,
         before=before,
         after=after,
-        # With a series taken out, the base is the arm that has patches.
-        touched=compiled.load(patched.touched) or compiled.load(base.touched),
+        touched=[entry for entry in touched if not files or entry.file in files],
         patches=patches,
         warnings=warnings,
     )

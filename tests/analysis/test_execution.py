@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.execution import changed_files
 from analysis.many import SessionComparison, compare_session
 from analysis.two_sessions import compare_two
 from analysis.verdict import CALLED, Cause, Verdict
@@ -203,11 +204,11 @@ def test_what_ran_before_a_phase_may_act_in_it_and_is_no_unchanged() -> None:
     quiet = running(on_record("added"), "added", "4k", "thp")
     [metric] = [m for m in compare_session(quiet).primary if m.name == "switch.bw"]
     assert metric.judgement.verdict is Verdict.NOT_TESTED
-    assert metric.judgement.reason.endswith("before it ran added")
+    assert metric.judgement.reason.endswith("added ran before it")
     loud = running(on_record("added", switch=-0.02), "added", "4k", "thp")
     [metric] = [m for m in compare_session(loud).primary if m.name == "switch.bw"]
     assert metric.judgement.verdict is Verdict.UNEXPLAINED
-    assert metric.judgement.reason.startswith("none of the changed functions ran (added); before")
+    assert metric.judgement.reason.startswith("none of the changed functions ran (added); added")
 
 
 def headed(session: MeasuredSession, **head: object) -> MeasuredSession:
@@ -346,7 +347,7 @@ def test_nothing_is_divided_where_it_is_not_known_who_calls_whom_or_who_waits() 
 def test_what_is_executed_at_boot_or_is_data_may_act_later() -> None:
     booted = known(on_record("setup", **{"4k": -0.02}))
     assert verdicts(booted)["4k.bw"] is Verdict.UNEXPLAINED
-    assert "at boot setup" in booted.primary[0].judgement.reason
+    assert "setup ran at boot" in booted.primary[0].judgement.reason
     assert verdicts(booted)["thp.bw"] is Verdict.NOT_TESTED
     session = on_record("setup", **{"4k": -0.02})
     judged = known(headed(session, triage=TriageRecord(verdict="data or layout")))
@@ -376,6 +377,13 @@ def with_option(option: OptionRecord) -> tuple[ArmRecord, ArmRecord]:
     return base, but(patched, options=(option,))
 
 
+def stepped(number: int, *patches: str) -> ArmRecord:
+    """An arm of several, compared with the one before it: both have an option more."""
+    arm = ExactSession(same_code=True).manifest().arms[number]
+    option = OptionRecord(name="CONFIG_HINT", before="", after="y")
+    return but(arm, kernel=but(arm.kernel, patches=("0.patch", *patches)), options=(option,))
+
+
 SAME = TriageRecord(verdict="same code")
 KCONFIG = SeriesRecord(
     kind="folder",
@@ -398,6 +406,11 @@ KCONFIG = SeriesRecord(
                 "arms": with_option(OptionRecord(name="CONFIG_HINT", before="n", after="y")),
             },
             "the kernels differ in their configuration alone: CONFIG_HINT n -> y",
+        ),
+        # Not what both have, and the base of the session has not.
+        (
+            {"triage": SAME, "series": (KCONFIG,), "arms": (stepped(0), stepped(1, "1.patch"))},
+            "the series changes mm/Kconfig, and both kernels have the same configuration",
         ),
         (
             {"triage": SAME, "series": (KCONFIG,)},
@@ -430,6 +443,15 @@ def test_a_comment_is_still_the_same_code() -> None:
     session = ExactSession(same_code=True).as_session([], triage=SAME)
     assert set(verdicts(session).values()) == {Verdict.NO_CHANGE}
     assert outcome(session) == 0
+
+
+def test_a_step_that_is_a_document_is_the_same_code_whatever_steps_before_it_change() -> None:
+    document = PatchRecord(name="2.patch", subject="s", sha256="0", files=("Documentation/x.rst",))
+    series = but(KCONFIG, patches=(*KCONFIG.patches, document))
+    arms = (stepped(0, "1.patch"), stepped(1, "1.patch", "2.patch"))
+    session = ExactSession(same_code=True).as_session([], triage=SAME, series=(series,), arms=arms)
+    assert changed_files(session.manifest) == document.files
+    assert set(verdicts(session).values()) == {Verdict.NO_CHANGE}
 
 
 @pytest.mark.parametrize(

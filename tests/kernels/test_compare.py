@@ -19,6 +19,7 @@ from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
 from results.record import PatchRecord, TriageRecord
+from runs.manifest import of_step
 from tests.kernels.fake import COMMENT, GROWN, Lab, replace
 from tests.kernels.shipped import boot_image, packed
 from tests.values import data, identity
@@ -62,6 +63,18 @@ def test_functions_with_their_file_and_patches(lab: Lab) -> None:
     assert by_name["slow"].patches == ("0002-mm-asked-step-2.patch",)
     assert record.findings == ()
     assert summary(record).startswith("only 2 functions changed: remember (")
+
+
+def test_a_step_has_the_files_and_the_patches_of_its_own(lab: Lab) -> None:
+    paths = lab.series("asked", GROWN, replace("mm/slow.c", "* 3", "* 5"))
+    before, after = provide(lab.request(paths[:1])), provide(lab.request(paths))
+    (record,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
+    step = compared(before, after, of_step(record.patches, paths[:1], paths))
+    assert [(each.name, each.patches) for each in step.functions] == [("slow", (paths[1].name,))]
+    assert step.findings == ()
+    # Taken out one by one, and nothing at all apart.
+    assert of_step(record.patches, paths, paths[1:]) == [record.patches[0]]
+    assert of_step(record.patches, paths, paths) == record.patches
 
 
 @pytest.mark.usefixtures("base")
