@@ -55,7 +55,7 @@ from analysis.verdict import (
     judge_secondary,
 )
 from experiment.plan import AGAIN
-from results.profile import BEFORE
+from results.profile import BEFORE, Counts, with_names
 from results.record import ArmGate, CaseRecord, Check, Manifest, Metric, RunRecord, gate_of
 from results.session import MeasuredSession
 from results.units import shown_unit
@@ -455,7 +455,18 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             raise ReportError(f"{record.run_id}: case {record.case!r}: not in the manifest")
     points = [record for record in records if not record.twin]
     run_ids = {record.run_id for record in records}
-    profiles = [each for each in session.profiles if each.run_id in run_ids]
+    renamed = dict(manifest.triage.renamed if manifest.triage else ())
+    base = {record.run_id for record in records if record.arm == arms[0]}
+
+    def of_both(counts: Iterable[Counts]) -> list[Counts]:
+        """What was counted on these arms, by the patched arm's names."""
+        return [
+            with_names(each, renamed) if renamed and each.run_id in base else each
+            for each in counts
+            if each.run_id in run_ids
+        ]
+
+    profiles = of_both(session.profiles)
     every = executions(manifest, points, profiles)
     host = wall.facts_of(manifest, points) if in_wall else None
     blocks = {
@@ -472,7 +483,7 @@ def _view(manifest: Manifest, session: MeasuredSession, *, trusted: bool) -> _Vi
             if differ_in_settings(manifest)
             else {(each.case, each.phase): each.ran for each in every},
             calls=session.calls,
-            locks=[each for each in session.locks if each.run_id in run_ids],
+            locks=of_both(session.locks),
             costs=session.costs,
             annotation=session.annotation,
         ),

@@ -356,6 +356,8 @@ def summary(record: TriageRecord, files: Sequence[str] = ()) -> str:
     # What differs that is no function, by its kind: ``data changed: vm_swappiness (4 bytes)``.
     others = {"data": [_size(each) for each in record.data or ()], "modules": record.modules}
     besides = [f"{kind} changed: {enumerated(names)}" for kind, names in others.items() if names]
+    renamed = [f"{old} -> {new}" for old, new in record.renamed]
+    besides += [f"renamed: {enumerated(renamed)}"] * bool(renamed)
     if record.verdict == "functions":
         ordered = sorted(
             record.functions, key=lambda each: -abs((each.after or 0) - (each.before or 0))

@@ -19,6 +19,7 @@ from host.process import run
 from kernels.cache import Kernel
 from kernels.products import MOST_BYTES
 from kernels.symbols import (
+    PADDING,
     STT_FILE,
     STT_FUNC,
     STT_NOTYPE,
@@ -196,8 +197,6 @@ KERNEL_HALF = 1 << 63
 MARKERS = re.compile(
     r"_(s|e)?text|_(s|e)init(text)?|_(s|e)exittext|__.*_(text|code)_(start|end)|startup_64_.*|__end_.*"
 )
-# Padding before a function (CONFIG_PREFIX_SYMBOLS, kCFI): never executed.
-PADDING = ("__pfx_", "__cfi_")
 COLD = ".cold"
 # No sign, no underscore, and no more digits than an address has.
 ADDRESS = re.compile(r"[0-9a-fA-F]{1,16}")

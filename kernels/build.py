@@ -69,6 +69,8 @@ log = logging.getLogger(__name__)
 
 # Part of every key: raise the number when the same inputs would give another kernel.
 RECIPE = f"4 {GIVEN}"
+# The same for what is kept beside a kernel: it is linked again, and no object is compiled.
+TABLES = "2 tables"
 REQUESTED = "asked.config"
 VMLINUX = "vmlinux"
 BUSY = "busy"
@@ -204,7 +206,7 @@ class _Plan:
         parts = [f"{patch.name} {sha256_of(patch.path)}" for patch in self.patches]
         parts += [f"{path.name} {prebuilt.source_digest(path)}" for path in self.module_folders]
         parts += [f"{make.ORDERS} orders"] if self.spec.mode == "native" else []
-        return digest(self.source.identity, self.objects_key, *parts)[:32]
+        return digest(self.source.identity, self.objects_key, TABLES, *parts)[:32]
 
     @property
     def tree(self) -> WorkTree:
@@ -285,6 +287,12 @@ def key_of(request: KernelRequest) -> str:
     if request.spec.is_prebuilt:
         return prebuilt.key_of(request.spec, checkout=request.checkout, cache=request.cache)
     return _Plan.of(request).key
+
+
+def has_objects(request: KernelRequest) -> bool:
+    """Whether a kernel that is missing has only to be linked; raises as :func:`key_of`."""
+    plan = _Plan.of(request)
+    return plan.beginning(plan.objects)[0] == "next"
 
 
 def seconds_to_build(request: KernelRequest, before: Sequence[Path] | None = None) -> float:

@@ -23,7 +23,7 @@ from kernels.blame import new_warnings
 from kernels.cache import Kernel
 from kernels.compiled import Touched
 from kernels.config import KCONFIG
-from kernels.symbols import FunctionCode, differing
+from kernels.symbols import FunctionCode, differing, renamed
 from results.profile import Calls, calls_of, stem
 from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
 
@@ -42,7 +42,11 @@ def triage(
     """Compare two builds by their tables of functions, the series' files in it and new warnings."""
     changes = () if same_code else differing(before, after)
     functions = tuple(_function(change, touched, patches) for change in changes)
-    moved = {stem(function.name) for function in functions}
+    others = {} if same_code else renamed(before, after)
+    # What got another name is in a file's change, and so is who calls it.
+    names = {*others.values()}
+    by_name = {name for name in names and after if not names.isdisjoint(after[name].names.split())}
+    moved = {*map(stem, (*(function.name for function in functions), *names, *by_name))}
     left_out, findings = [], []
     for entry in dict.fromkeys(touched):
         options = "; ".join(entry.options)
@@ -65,6 +69,7 @@ def triage(
     return TriageRecord(
         verdict="same code" if same_code else "functions" if functions else "data or layout",
         functions=functions,
+        renamed=tuple(others.items()),
         left_out=tuple(left_out),
         findings=tuple(findings),
         warnings=tuple(warnings),

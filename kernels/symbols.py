@@ -284,6 +284,10 @@ BLANK: Mapping[str, Blank] = {"EM_X86_64": _blank_calls, "EM_AARCH64": _blank_br
 
 
 FORMAT = 2
+# What a label is of: "4 folio_add_lru-4", "call folio_add_lru@swap.c".
+TARGET = re.compile(r" ([\w.$]+)(?:[@#]\S+|[+-]\d+)?$")
+# Padding before a function (CONFIG_PREFIX_SYMBOLS, kCFI): never executed.
+PADDING = ("__pfx_", "__cfi_")
 # Release, build number and date; all else that is loaded decides what a kernel does.
 BANNERS = ("linux_banner", "linux_proc_banner", "init_uts_ns")
 _offset = attrgetter("offset")
@@ -292,23 +296,30 @@ Variables = Mapping[str, Sequence[tuple[int, str]]]
 
 
 class FunctionCode(NamedTuple):
-    """A function's size in bytes and two hashes (16 hex digits each).
+    """A function's size in bytes and hashes (16 hex digits each).
 
     ``exact`` is over its bytes and relocations; in ``named``, calls that the
     assembler resolved are replaced by the name of what they call.  A function
     that moved keeps ``named``.  Finding those calls without a disassembler may
     take other bytes for one, which then look changed; ``exact`` sees they are not.
+    ``blind`` is ``named`` without the functions' names, which are in ``names``, a blank between
+    two; both are empty in tables that were written before there were any.
     """
 
     size: int
     exact: str
     named: str
+    blind: str = ""
+    names: str = ""
 
-    def is_same(self, other: FunctionCode | None) -> bool:
-        """Whether both are the same code, wherever it was put."""
+    def is_same(self, other: FunctionCode | None, renamed: Mapping[str, str]) -> bool:
+        """Whether both are the same code, wherever it was put; ``renamed`` is new names by old."""
         if other is None or self.size != other.size:
             return False
-        return self.exact == other.exact or self.named == other.named
+        if self.exact == other.exact or self.named == other.named:
+            return True
+        names = [renamed.get(name, name) for name in self.names.split()]
+        return bool(self.blind) and (self.blind, names) == (other.blind, other.names.split())
 
 
 @of_a_build
@@ -354,6 +365,7 @@ def functions(image: Path) -> dict[str, FunctionCode]:
     for index, name in _names(elf, (STT_FUNC, STT_NOTYPE), lambda part: part.is_code).items():
         counts[name] += 1
         names[index] = name if counts[name] == 1 else f"{name}#{counts[name]}"
+    known = {re.split("[@#]", name)[0] for name in counts}
     references = References(elf)
     values, sizes = elf.symbols["value"].tolist(), elf.symbols["size"].tolist()
     table: dict[str, FunctionCode] = {}
@@ -367,15 +379,25 @@ def functions(image: Path) -> dict[str, FunctionCode]:
         for index in inside:
             start, size = values[index] - section.address, sizes[index]
             exact = hashlib.sha256(section.data[start : start + size])
-            digest = hashlib.sha256(data[start : start + size])
-            for pointer in _within(pointers, start, size):
-                label = f"\n{pointer.offset - start} {pointer.label}".encode()
-                exact.update(label)
-                digest.update(label)
-            for call in _within(calls, start, size):
-                digest.update(f"\n{call.offset - start} {call.label}".encode())
+            named = hashlib.sha256(data[start : start + size])
+            blind, referred = named.copy(), []
+            places = _within(pointers, start, size)
+            for number, place in enumerate((*places, *_within(calls, start, size))):
+                label = f"\n{place.offset - start} {place.label}"
+                if number < len(places):
+                    exact.update(label.encode())
+                named.update(label.encode())
+                target = TARGET.search(label)
+                if target and target[1] in known:
+                    referred.append(target[1])
+                    label = f"{label[: target.start(1)]}{label[target.end(1) :]}"
+                blind.update(label.encode())
             table[names[index]] = FunctionCode(
-                size, exact.hexdigest()[:16], digest.hexdigest()[:16]
+                size,
+                exact.hexdigest()[:16],
+                named.hexdigest()[:16],
+                blind.hexdigest()[:16],
+                " ".join(referred),
             )
     return table
 
@@ -448,14 +470,40 @@ def changed_functions(before: Path, after: Path) -> tuple[FunctionRecord, ...]:
 def differing(
     first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
 ) -> tuple[FunctionRecord, ...]:
-    """Functions that differ between two tables, by name."""
-    changes = []
-    for name in sorted({*first, *second}):
+    """Functions that differ between two tables, by name; those that got another one do not."""
+    changes, names = [], renamed(first, second)
+    for name in sorted({*first, *second} - {*names, *names.values()}):
         before, after = first.get(name), second.get(name)
-        if before is None or not before.is_same(after):
+        if before is None or not before.is_same(after, names):
             old, new = (code.size if code else None for code in (before, after))
             changes.append(FunctionRecord(name=name, before=old, after=new))
     return tuple(changes)
+
+
+def renamed(
+    first: Mapping[str, FunctionCode], second: Mapping[str, FunctionCode]
+) -> dict[str, str]:
+    """New names by old ones of functions that are in one table each, with the same code.
+
+    Code that several of them have is nobody's, but for padding, which goes with what it is of.
+    """
+    sides: list[dict[tuple[int, str], list[str]]] = [{}, {}]
+    for side, table, other in zip(sides, (first, second), (second, first), strict=True):
+        for name in sorted(table.keys() - other.keys()):
+            # What has its file with it is counted by its plain name.
+            if table[name].blind and not name.startswith(PADDING) and not re.search("[@#]", name):
+                side.setdefault((table[name].size, table[name].blind), []).append(name)
+    names = {
+        old[0]: new[0]
+        for key, old in sides[0].items()
+        if len(old) == len(new := sides[1].get(key, [])) == 1
+    }
+    # What they refer to may have another name as well, or be something else.
+    while others := [old for old in names if not first[old].is_same(second[names[old]], names)]:
+        for old in others:
+            del names[old]
+    padded = ((f"{pad}{old}", f"{pad}{new}") for old, new in names.items() for pad in PADDING)
+    return names | {old: new for old, new in padded if old in first and new in second}
 
 
 def differing_variables(first: Variables, second: Variables) -> tuple[FunctionRecord, ...]:

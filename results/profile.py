@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from operator import itemgetter
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -337,6 +338,25 @@ class Profile(Record):
         left_out |= {"stacks": None, "waits": {}, "user_kinds": {}, "blocks": ()}
         phases = (phase.model_copy(update=left_out) for phase in self.phases)
         return self.model_copy(update={"phases": tuple(phases)})
+
+
+# The fields that have names of the kernel's functions.
+OF_FUNCTIONS = ("callers", "function", "handler", "holder", "name", "taker", "waiter")
+Counts = TypeVar("Counts", Profile, Locks)
+
+
+def with_names(counts: Counts, names: Mapping[str, str]) -> Counts:
+    """The same with other names of functions: those of the kernel that they are compared with."""
+
+    def walk(value: Any, field: str) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(each, key) for key, each in value.items()}
+        if isinstance(value, tuple):
+            each = [walk(each, field) for each in value]
+            return tuple(sorted(each, key=itemgetter("name")) if field == "kernel" else each)
+        return names.get(value, value) if field in OF_FUNCTIONS else value
+
+    return type(counts).model_validate(walk(counts.model_dump(), ""))
 
 
 class FileDiff(Record):

@@ -291,7 +291,8 @@ class FunctionRecord(Record):
 class TriageRecord(Record):
     """What the two builds say: the same code, these functions only, or data and layout only.
 
-    ``data`` are variables that differ, as functions do, None where that is not known, ``modules``
+    ``renamed`` are functions of the same code by old and new name, and no ``functions``.  ``data``
+    are variables that differ, as functions do, None where that is not known, ``modules``
     files of modules.  ``left_out`` are files of the series of whose change nothing is in the
     kernel, with the options that keep it out.  ``findings`` name files of the series that are not
     in the kernel or whose change is not, ``warnings`` what the compiler says of the patched arm
@@ -300,6 +301,7 @@ class TriageRecord(Record):
 
     verdict: Literal["same code", "functions", "data or layout"]
     functions: tuple[FunctionRecord, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
     data: tuple[FunctionRecord, ...] | None = None
     modules: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()

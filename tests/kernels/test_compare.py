@@ -78,6 +78,19 @@ def test_a_step_has_the_files_and_the_patches_of_its_own(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("base")
+def test_another_name_is_no_change_of_a_function_and_is_reported(lab: Lab) -> None:
+    def renaming(tree: Path) -> None:
+        for name in ("include/folio.h", "init.c", "mm/slow.c"):
+            replace(name, "slow(", "steady(")(tree)
+
+    record = built(lab, renaming, GROWN)
+    assert record.renamed == (("slow", "steady"),)
+    assert [each.name for each in record.functions] == ["remember"]
+    assert (record.findings, record.left_out) == ((), ())
+    assert summary(record).endswith("; renamed: slow -> steady")
+
+
+@pytest.mark.usefixtures("base")
 def test_a_comment_is_the_same_code(lab: Lab) -> None:
     record = built(lab, COMMENT)
     assert record.verdict == "same code"

@@ -13,14 +13,16 @@ from kernels.symbols import (
     _blank_branches,
     changed_functions,
     code_key,
+    differing,
     differing_variables,
     functions,
     load,
+    renamed,
     save,
     variables,
 )
 from results.record import FunctionRecord
-from tests.values import data
+from tests.values import data, spaced
 
 CODE = data(__file__, "code")
 
@@ -181,11 +183,66 @@ def test_damaged_tables_and_images_are_named(tmp_path: Path, content: bytes) -> 
 
 def test_either_hash_is_enough_and_sizes_must_agree() -> None:
     code = FunctionCode(16, "exact", "named")
-    assert code.is_same(FunctionCode(16, "exact", "taken for a call"))
-    assert code.is_same(FunctionCode(16, "moved", "named"))
-    assert not code.is_same(FunctionCode(16, "moved", "taken for a call"))
-    assert not code.is_same(FunctionCode(17, "exact", "named"))
-    assert not code.is_same(None)
+    assert code.is_same(FunctionCode(16, "exact", "taken for a call"), {})
+    assert code.is_same(FunctionCode(16, "moved", "named"), {})
+    assert not code.is_same(FunctionCode(16, "moved", "taken for a call"), {})
+    assert not code.is_same(FunctionCode(17, "exact", "named"), {})
+    assert not code.is_same(None, {})
+
+
+VARIANT = """
+extern int far(int); extern int other(int);
+__attribute__((noinline)) int {leaf}(int x) {{ return x * 1234567; }}
+__attribute__((noinline)) int {middle}(int x) {{ return {leaf}(x) + {called}(x + 1) + 1; }}
+int top(int x) {{ return {middle}(x) ^ {leaf}(x + {more}); }}
+int (*table)(int) = {middle};
+"""
+
+
+def variant(folder: Path, **other: str) -> dict[str, FunctionCode]:
+    words = {"leaf": "leaf", "middle": "middle", "called": "far", "more": "2", **other}
+    (folder / "a.c").write_text(VARIANT.format(**words))
+    argv = spaced("gcc -O2 -fno-inline -ffunction-sections -c a.c -o a.o")
+    subprocess.run(argv, cwd=folder, check=True)
+    return functions(folder / "a.o")
+
+
+@pytest.mark.parametrize(
+    ("other", "new", "changed"),
+    [
+        ({"leaf": "root"}, {"leaf": "root"}, []),
+        # What is renamed calls what is, and its callers are the same code.
+        (
+            {"leaf": "root", "middle": "between"},
+            {"leaf": "root", "middle": "between"},
+            [],
+        ),
+        ({"leaf": "root", "more": "3"}, {"leaf": "root"}, ["top"]),
+        # Another function is called: that is no other name.
+        ({"called": "other"}, {}, ["middle"]),
+        ({"middle": "between", "called": "other"}, {}, ["between", "middle", "top"]),
+    ],
+)
+def test_a_function_of_another_name_is_the_same_code_and_so_are_its_callers(
+    tmp_path: Path, other: dict[str, str], new: dict[str, str], changed: list[str]
+) -> None:
+    before, after = variant(tmp_path), variant(tmp_path, **other)
+    assert renamed(before, after) == new
+    assert [each.name for each in differing(before, after)] == changed
+    # Tables of before had no such hash.
+    old = {name: code._replace(blind="", names="") for name, code in before.items()}
+    assert renamed(old, after) == {}
+
+
+def test_code_that_several_have_is_nobodys_and_padding_goes_with_its_function() -> None:
+    leaf, root, pad = (FunctionCode(size, "", f"{size}", f"{size}") for size in (8, 9, 16))
+    before = {"a": leaf, "b": root, "__pfx_a": pad, "__pfx_b": pad}
+    after = {"c": leaf, "d": root, "__pfx_c": pad, "__pfx_d": pad}
+    new = {"a": "c", "b": "d", "__pfx_a": "__pfx_c", "__pfx_b": "__pfx_d"}
+    assert (renamed(before, after), differing(before, after)) == (new, ())
+    assert renamed({"a": leaf, "b": leaf}, {"c": leaf}) == {}
+    # A second function of the name is no other name of the first.
+    assert renamed({"a": leaf}, {"a@one.c": leaf, "a@two.c": root}) == {}
 
 
 # arm64, a word each: what branches to 0 ("first") from here, and the same without a distance.

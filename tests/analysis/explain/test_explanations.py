@@ -41,8 +41,9 @@ from results.profile import (
     PhaseProfile,
     Profile,
     StackFrame,
+    with_names,
 )
-from results.record import Manifest, RunRecord
+from results.record import Manifest, RunRecord, TriageRecord
 from tests.analysis import counts_factory as counts
 from tests.analysis.counts_factory import FOLIOS
 from tests.analysis.factory import ExactSession
@@ -199,6 +200,25 @@ def comparison(session: ExactSession, manifest: Manifest) -> Comparison:
     records, profiles = of_twins(manifest, {"memory": MODELLED, **FOLLOWED})
     own = counts.of_runs(session, judged)
     return compare(manifest, [*session.records(), *records], [*own, *profiles])
+
+
+def test_functions_of_another_name_are_compared_with_themselves(
+    session: ExactSession, manifest: Manifest, comparison: Comparison
+) -> None:
+    records, profiles = of_twins(manifest, {"memory": MODELLED, **FOLLOWED})
+    records, profiles = (
+        [*session.records(), *records],
+        [*counts.of_runs(session, judged), *profiles],
+    )
+    base = {record.run_id for record in records if record.arm == manifest.base}
+    known = {count.name for each in profiles for phase in each.phases for count in phase.kernel}
+    former = {name: f"{name}_of_before" for name in known | {"filemap_fault"}}
+    profiles = [with_names(each, former) if each.run_id in base else each for each in profiles]
+    renamed = tuple((old, new) for new, old in former.items())
+    triage = TriageRecord(verdict="data or layout", renamed=renamed)
+    again = compare(but(manifest, triage=triage), records, profiles)
+    assert dict(again.explained) == dict(comparison.explained)
+    assert sum(map(bool, again.explained.values())) > 4
 
 
 @dataclass(frozen=True)
