@@ -154,7 +154,7 @@ class _Gating(NamedTuple):
             idle = [pair for pair in pairs if pair[1].verdict is Verdict.NOT_TESTED]
             finding: Finding = "partly_tested" if len(idle) < len(pairs) else "not_tested"
             for case, each in idle:
-                text = f"{arm} against {against}: ({each.reason})"
+                text = f"{arm} against {against}: {each.reason}"
                 yield self.message(finding, text, 3, case=case, metric=each.metric)
 
 
@@ -179,10 +179,10 @@ def of_session(compared: SessionComparison, policy: Policy) -> Gate:
                 finding = "broken"
             tested = judged.verdict is not Verdict.NOT_TESTED
             size = judged.change.estimate if judged.change and tested else None
-            change = f" {percent(size)}" if size is not None else ""
             code = CODES.get(finding, BLAME_CODES.get(judged.blame, 3))
             smaller = gating.smaller(finding, case, name, size)
-            text = f"{arms}:{change} ({judged.reason}{smaller})"
+            reason = f"{judged.reason}{smaller}"
+            text = f"{arms}: {reason if size is None else f'{percent(size)} ({reason})'}"
             messages.append(gating.message(finding, text, code, case=case, metric=name, size=size))
         for each in of_operations.judged_functions:
             if each.changed:

@@ -17,7 +17,7 @@ from history.gate import Gate, Message, of_history, of_session, workflow_command
 from history.ingest import entry_of
 from history.policy import KnownChange, KnownChanges, Policy, PolicyTarget, Rule, laxer, load_known
 from history.store import UnreadFile
-from results.record import RunRecord
+from results.record import RunRecord, TriageRecord
 from runs import resolved
 from tests.analysis import counts_factory
 from tests.analysis.factory import ExactSession, fails
@@ -36,6 +36,14 @@ def test_a_session_in_which_nothing_is_judged_fails() -> None:
     gate = of_session(session.as_session(cases=cases), Policy())
     assert gate.exit_code == 3
     assert any(message.title.startswith("not_tested: ") for message in gate.messages)
+
+
+def test_what_is_not_tested_has_its_reason_and_no_size() -> None:
+    triage = TriageRecord(verdict="same code", left_out=("mm/numa.c",))
+    gate = of_session(ExactSession(same_code=True).as_session([], triage=triage), Policy())
+    texts = {each.text for each in gate.messages if each.title.startswith("not_tested: ")}
+    reason = "nothing that the series changes is in this kernel: mm/numa.c"
+    assert texts == {f"patched against base: {reason}"}
 
 
 def session_gate(policy: Policy, records: Sequence[RunRecord] | None = None, **made: Any) -> Gate:
