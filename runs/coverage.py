@@ -190,8 +190,11 @@ def changed_by(
         # What is missing to build a kernel is no reason not to read patches.
         kernels = []
     if len(kernels) == 2 and kernels[0] and kernels[1]:
-        changes = symbols.changed_functions(kernels[0].symbols, kernels[1].symbols)
-        return tuple(change.name for change in changes), True
+        tables = [symbols.load(kernel.symbols)[0] for kernel in kernels if kernel]
+        changes = symbols.differing(*tables)
+        # Where functions got another name and none changed, the patches' lines are looked at.
+        if changes or not (patches and symbols.renamed(*tables)):
+            return tuple(change.name for change in changes), True
     changed: dict[str, None] = {}
     for name, text in patches.items():
         changed |= dict.fromkeys(changed_functions(text, name))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from analysis.explain.locks import EXPLANATION as LOCKS
 from analysis.explain.modelled import LINES, MEMORY
+from analysis.findings import summary
 from analysis.many import ArmCell, MetricRow, SessionComparison
 from analysis.model import Comparison, MetricComparison
 from analysis.verdict import CALLED, PENDING, Verdict
@@ -212,6 +213,9 @@ def _ran(view: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:
                 text = of_finding(finding).removeprefix("executed: ")
                 own = lines if name == "Ran" else ""
                 yield name, "; ".join(filter(None, (own, text)))
+        triage = comparison.manifest.triage
+        if triage and triage.verdict == "data or layout":
+            yield "Code", summary(triage)
 
 
 def earlier(_: View, comparison: Comparison) -> Iterator[tuple[str, Words]]:

@@ -1,6 +1,7 @@
 """A phase in which nothing that differs ran says nothing of the series: in every form and place."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -437,6 +438,13 @@ def test_the_answer_of_a_run_says_what_else_the_arms_differ_by() -> None:
         shown = "\n".join(forms.answer_lines(session.as_session(arms=arms)))
         assert shown.count("CONFIG_HINT: n in base; y in patched") == count
         assert shown.count("Beyond the series") == count
+
+
+def test_the_answer_says_what_differs_where_no_function_does() -> None:
+    named = TriageRecord(verdict="data or layout", renamed=(("f", "g"),))
+    shown = "\n".join(forms.answer_lines(ExactSession().as_session(triage=named)))
+    assert re.search(r"^Code +no function changed; .*f -> g$", shown, re.M | re.S)
+    assert "Code" not in "\n".join(forms.answer_lines(ExactSession().as_session()))
 
 
 def test_a_comment_is_still_the_same_code() -> None:

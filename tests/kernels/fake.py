@@ -141,6 +141,14 @@ COMMENT = replace("mm/filemap.c", "/* Add a folio. */", "/* Adds one folio. */")
 GROWN = replace(
     "mm/filemap.c", "table[index & 15] += index;", "table[index & 15] += index * 37 + 11;"
 )
+
+
+def renamed(tree: Path) -> None:
+    """An edit that gives a function, and so its callers, another name."""
+    for name in ("include/folio.h", "init.c", "mm/slow.c"):
+        replace(name, "slow(", "steady(")(tree)
+
+
 BROKEN = replace("mm/filemap.c", "int order = index >> 4;", "int order = nothing >> 4;")
 
 

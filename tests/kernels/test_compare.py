@@ -20,7 +20,7 @@ from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
 from results.record import PatchRecord, TriageRecord
 from runs.manifest import of_step
-from tests.kernels.fake import COMMENT, GROWN, Lab, replace
+from tests.kernels.fake import COMMENT, GROWN, Lab, renamed, replace
 from tests.kernels.shipped import boot_image, packed
 from tests.values import data, identity
 
@@ -79,11 +79,7 @@ def test_a_step_has_the_files_and_the_patches_of_its_own(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("base")
 def test_another_name_is_no_change_of_a_function_and_is_reported(lab: Lab) -> None:
-    def renaming(tree: Path) -> None:
-        for name in ("include/folio.h", "init.c", "mm/slow.c"):
-            replace(name, "slow(", "steady(")(tree)
-
-    record = built(lab, renaming, GROWN)
+    record = built(lab, renamed, GROWN)
     assert record.renamed == (("slow", "steady"),)
     assert [each.name for each in record.functions] == ["remember"]
     assert (record.findings, record.left_out) == ((), ())

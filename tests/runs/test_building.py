@@ -26,13 +26,13 @@ from runs.building import (
     forecast_run,
     same_as_before,
 )
-from runs.coverage import shipped
+from runs.coverage import changed_by, shipped
 from runs.local import Options
 from runs.resolved import Resolved, cache_key, resolve
 from tests.analysis.factory import ExactSession
 from tests.experiment.test_plan import make_experiment
 from tests.kernels.conftest import lab as lab
-from tests.kernels.fake import FASTER, Lab, replace
+from tests.kernels.fake import FASTER, Lab, renamed, replace
 from tests.runs.test_session import PATCH
 from tests.values import but, silent
 
@@ -250,6 +250,18 @@ def test_kernels_that_are_missing_take_as_long_as_the_last_ones_did(lab: Lab) ->
     for boxed, last in ((False, 60.0), (True, 62.0)):
         rows = forecast_kernels(steps, but(options, sandbox=boxed))
         assert [row.seconds for row in rows] == [0.0, 62.0, last]
+
+
+def test_where_functions_got_another_name_alone_the_lines_say_what_is_executed(lab: Lab) -> None:
+    paths = lab.series("mine", renamed)
+    for patches in ((), paths):
+        provide(lab.request(patches))
+    options = Options(checkout=lab.checkout, cache=lab.cache)
+    both = made_of(but(PLAIN, kernel=lab.spec), options)
+    lines = {path.name: path.read_text() for path in paths}
+    names, by_kernels = changed_by(both, lines, options)
+    assert ("steady" in names, by_kernels) == (True, False)
+    assert changed_by(both, {}, options) == ((), True)
 
 
 def test_a_run_takes_what_it_took_in_the_newest_session_of_the_same(tmp_path: Path) -> None:
