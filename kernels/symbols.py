@@ -498,10 +498,16 @@ def renamed(
         for key, old in sides[0].items()
         if len(old) == len(new := sides[1].get(key, [])) == 1
     }
-    # What they refer to may have another name as well, or be something else.
-    while others := [old for old in names if not first[old].is_same(second[names[old]], names)]:
-        for old in others:
+    # What they refer to may have another name as well, or be something else: then so are they.
+    pending, referring = [*names], dict[str, list[str]]()
+    for old in names:
+        for name in first[old].names.split():
+            referring.setdefault(name, []).append(old)
+    while pending:
+        old = pending.pop()
+        if old in names and not first[old].is_same(second[names[old]], names):
             del names[old]
+            pending += referring.pop(old, [])
     padded = ((f"{pad}{old}", f"{pad}{new}") for old, new in names.items() for pad in PADDING)
     return names | {old: new for old, new in padded if old in first and new in second}
 

@@ -241,6 +241,17 @@ def test_code_that_several_have_is_nobodys_and_padding_goes_with_its_function() 
     new = {"a": "c", "b": "d", "__pfx_a": "__pfx_c", "__pfx_b": "__pfx_d"}
     assert (renamed(before, after), differing(before, after)) == (new, ())
     assert renamed({"a": leaf, "b": leaf}, {"c": leaf}) == {}
+    # Of a long chain of calls whose end differs none is the same, in linear time.
+    chains = [
+        {f"{which}{at}": FunctionCode(at, "", "", "x", f"{which}{at + 1}") for at in range(20_000)}
+        for which in "ab"
+    ]
+    chains[0]["a19999"] = chains[0]["a19999"]._replace(names="else")
+    before, after = (
+        {name: code._replace(exact=name, named=name) for name, code in chain.items()}
+        for chain in chains
+    )
+    assert renamed(before, after) == {}
     # A second function of the name is no other name of the first.
     assert renamed({"a": leaf}, {"a@one.c": leaf, "a@two.c": root}) == {}
 
