@@ -17,7 +17,7 @@ from analysis.explain.functions import HEADLINES
 from analysis.verdict import CALLED, MISSING, Cause, Evidence, Judgement, Verdict
 from experiment.spec import PREBUILT
 from results.profile import PATH, Calls, Profile, stem
-from results.record import ArmRecord, Manifest, Record, RunRecord
+from results.record import ArmRecord, Manifest, Record, RunRecord, patches_apart
 from text import enumerated, in_words
 
 DIGEST = 12
@@ -170,15 +170,11 @@ def changed_functions(manifest: Manifest) -> tuple[str, ...]:
 
 
 def changed_files(manifest: Manifest) -> tuple[str, ...]:
-    """Files of the patches that one of the two arms has and the other has not, each once.
-
-    Those of all patches where the arms have the same names of patches, of several series.
-    """
-    base, patched = manifest.arms[:2]
-    apart = {*base.kernel.patches} ^ {*patched.kernel.patches}
+    """Files of the patches that the two arms differ by, each once."""
+    base, patched = (arm.kernel for arm in manifest.arms[:2])
     patches = [patch for series in manifest.series for patch in series.patches]
-    own = [patch for patch in patches if patch.name in apart]
-    return tuple(dict.fromkeys(file for patch in own or patches for file in patch.files))
+    own = patches_apart(patches, base, patched)
+    return tuple(dict.fromkeys(file for patch in own for file in patch.files))
 
 
 def differ_in_settings(manifest: Manifest) -> bool:

@@ -289,12 +289,6 @@ def key_of(request: KernelRequest) -> str:
     return _Plan.of(request).key
 
 
-def has_objects(request: KernelRequest) -> bool:
-    """Whether a kernel that is missing has only to be linked; raises as :func:`key_of`."""
-    plan = _Plan.of(request)
-    return plan.beginning(plan.objects)[0] == "next"
-
-
 def seconds_to_build(request: KernelRequest, before: Sequence[Path] | None = None) -> float:
     """About how long a build takes, after one of its source and flavour with the patches ``before``
     if there is to be one; raises as :func:`key_of`.

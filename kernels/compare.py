@@ -25,7 +25,7 @@ from kernels.compiled import Touched
 from kernels.config import KCONFIG
 from kernels.symbols import FunctionCode, differing, renamed
 from results.profile import Calls, calls_of, stem
-from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord
+from results.record import FunctionRecord, OptionRecord, PatchRecord, TriageRecord, patches_apart
 
 HEADERS = (".h", ".lds.S", ".inc")
 
@@ -45,8 +45,8 @@ def triage(
     others = {} if same_code else renamed(before, after)
     # What got another name is in a file's change, and so is who calls it.
     names = {*others.values()}
-    by_name = {name for name in names and after if not names.isdisjoint(after[name].names.split())}
-    moved = {*map(stem, (*(function.name for function in functions), *names, *by_name))}
+    callers = {name for name in after if not names.isdisjoint(after[name].names.split())}
+    moved = {*map(stem, (*(function.name for function in functions), *names, *callers))}
     left_out, findings = [], []
     for entry in dict.fromkeys(touched):
         options = "; ".join(entry.options)
@@ -101,7 +101,7 @@ SIZES_ONLY = (
 
 
 def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> TriageRecord | None:
-    """What the builds of both arms say of these patches of a series.
+    """What the builds of both arms say of a series, by those of its patches that they differ by.
 
     None: one is prebuilt or names no functions.
     """
@@ -123,13 +123,14 @@ def compare(base: Kernel, patched: Kernel, patches: Sequence[PatchRecord]) -> Tr
         warnings = (f"the logs of the builds cannot be compared: {error.what}",)
     # With a series taken out, the base is the arm that has patches.
     touched = compiled.load(patched.touched) or compiled.load(base.touched)
-    files = {file for patch in patches for file in patch.files}
+    own = patches_apart(patches, base.identity, patched.identity)
+    files = {file for patch in own for file in patch.files}
     of_code = triage(
         same_code=same_code,
         before=before,
         after=after,
         touched=[entry for entry in touched if not files or entry.file in files],
-        patches=patches,
+        patches=own,
         warnings=warnings,
     )
     # The variables that differ; None where a kernel's were not kept.

@@ -253,6 +253,14 @@ class PatchRecord(Record):
     message_id: str = ""
 
 
+def patches_apart(
+    patches: Sequence[PatchRecord], base: KernelIdentity, patched: KernelIdentity
+) -> Sequence[PatchRecord]:
+    """Those that one of two kernels has and the other has not; all where that is none of them."""
+    apart = {*base.patches} ^ {*patched.patches}
+    return [patch for patch in patches if patch.name in apart] or patches
+
+
 class SeriesRecord(Record):
     """A series as it was taken in: who wrote it, where it came from, what is in it.
 

@@ -150,10 +150,13 @@ class RunForecast:
     session: str
 
 
-def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForecast, ...]:
+def forecast_kernels(
+    resolved: Resolved, options: Options, *, timed: bool = True
+) -> tuple[KernelForecast, ...]:
     """Every kernel of a session, in the order they are built, by how long such builds took.
 
-    Raises as :func:`needs_box`.
+    Seconds, which all records of objects are read for, are 0 unless ``timed``.  Raises as
+    :func:`needs_box`.
     """
     boxed = needs_box(resolved, options)
     rows: list[KernelForecast] = []
@@ -164,7 +167,7 @@ def forecast_kernels(resolved: Resolved, options: Options) -> tuple[KernelForeca
         cached = load(options.cache, key) is not None
         kind = (kernel.spec.source, kernel.spec.flavour)
         seconds = 0.0
-        if not cached:
+        if timed and not cached:
             seconds = build.seconds_to_build(request, before.get(kind))
             # In a box each begins with the objects of the source.
             before[kind] = () if boxed else kernel.patches

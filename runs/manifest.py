@@ -7,7 +7,7 @@ name that the lab leans on is looked up in the kernel, and what is missing is on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +31,9 @@ from results.record import (
     CaseRecord,
     CaseSize,
     Manifest,
-    PatchRecord,
     PhaseRecord,
     Provenance,
     RatioRecord,
-    TriageRecord,
     TwinRecord,
     UnitRecord,
 )
@@ -175,14 +173,6 @@ def manifest_of(
     )
 
 
-def of_step(
-    patches: Sequence[PatchRecord], before: Sequence[Path], after: Sequence[Path]
-) -> Sequence[PatchRecord]:
-    """Those that one of two arms has and the other has not; all where that is none of them."""
-    apart = {path.name for path in {*before} ^ {*after}}
-    return [patch for patch in patches if patch.name in apart] or patches
-
-
 def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
     """The arm as it was booted; every arm but the base is compared with the base's build."""
     arm, base = resolved.spec, session.resolved.arms[0].spec
@@ -191,13 +181,11 @@ def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
     patches = [patch for record in (*common, *resolved.records) for patch in record.patches]
     apart = arm.name not in (base.name, AGAIN) and kernel.is_built
     experiment = session.experiment
-    step: TriageRecord | None = None
-    if apart and experiment.compare == "steps":
-        names = {name for name, other in experiment.compared if other == arm.name} - {base.name}
-        for before in session.resolved.arms:
-            if before.spec.name in names:
-                own = of_step(patches, before.patches, resolved.patches)
-                step = compare(session.measured[before.spec.name], kernel, own)
+    before = [
+        session.measured[name]
+        for name, other in experiment.compared
+        if experiment.compare == "steps" and other == arm.name and name != base.name
+    ]
     # What the cases of a session are counted by and a kernel does not have, one line a name.
     lacking: tuple[str, ...] = ()
     if session.probe is not None and kernel.system_map.exists():
@@ -220,7 +208,7 @@ def _arm_record(session: Prepared, resolved: ResolvedArm) -> ArmRecord:
         options=options_apart(first, kernel) if apart else (),
         missing=lacking,
         triage=compare(first, kernel, patches) if apart else None,
-        step=step,
+        step=compare(before[0], kernel, patches) if apart and before else None,
     )
 
 

@@ -117,7 +117,8 @@ def make(
         guests = [_guests(each, sound, options, store) for each in stages[number:]]
         if not guests[0]:
             continue
-        missing = [each for each in forecast_kernels(sound.resolved, options) if not each.cached]
+        kernels = forecast_kernels(sound.resolved, options, timed=False)
+        missing = [each for each in kernels if not each.cached]
         pending = tuple(
             Pending(
                 each.title,

@@ -18,11 +18,10 @@ from kernels.compare import CodeReferences, triage
 from kernels.compiled import Touched, governing, load, unmet
 from kernels.intake import take_in
 from kernels.symbols import SHF_ALLOC, SHF_EXECINSTR, FunctionCode, Section
-from results.record import PatchRecord, TriageRecord
-from runs.manifest import of_step
+from results.record import PatchRecord, TriageRecord, patches_apart
 from tests.kernels.fake import COMMENT, GROWN, Lab, renamed, replace
 from tests.kernels.shipped import boot_image, packed
-from tests.values import data, identity
+from tests.values import but, data, identity
 
 FIRST = PatchRecord(name="0001-a.patch", subject="a", sha256="", files=("mm/filemap.c",))
 SECOND = PatchRecord(name="0002-b.patch", subject="b", sha256="", files=("include/x.h", "lib/y.c"))
@@ -69,12 +68,13 @@ def test_a_step_has_the_files_and_the_patches_of_its_own(lab: Lab) -> None:
     paths = lab.series("asked", GROWN, replace("mm/slow.c", "* 3", "* 5"))
     before, after = provide(lab.request(paths[:1])), provide(lab.request(paths))
     (record,) = take_in(SeriesSpec(path="configs/series/asked"), **lab.where).records
-    step = compared(before, after, of_step(record.patches, paths[:1], paths))
+    step = compared(before, after, record.patches)
     assert [(each.name, each.patches) for each in step.functions] == [("slow", (paths[1].name,))]
     assert step.findings == ()
     # Taken out one by one, and nothing at all apart.
-    assert of_step(record.patches, paths, paths[1:]) == [record.patches[0]]
-    assert of_step(record.patches, paths, paths) == record.patches
+    without = but(after.identity, patches=(paths[1].name,))
+    assert patches_apart(record.patches, after.identity, without) == [record.patches[0]]
+    assert patches_apart(record.patches, after.identity, after.identity) == record.patches
 
 
 @pytest.mark.usefixtures("base")

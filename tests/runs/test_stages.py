@@ -79,7 +79,8 @@ class StagedLab:
         flavours = ("lockdep", "selftest")
         return {(flavour, arm): "k" for flavour in flavours for arm in ("base", "patched")}
 
-    def forecast(self, *_: object) -> tuple[KernelForecast, ...]:
+    def forecast(self, *_: object, timed: bool) -> tuple[KernelForecast, ...]:
+        assert not timed
         return tuple(
             KernelForecast(arm, flavour, "k", cached=flavour == "perf", seconds=60.0)
             for flavour in ("perf", "lockdep", "selftest")
